@@ -1,0 +1,66 @@
+"""Where a tensor lives: a closed union, matched on, not a class hierarchy to extend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from .errors import DeviceError
+
+
+class DeviceKind(Enum):
+    """The kinds of device that exist."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+    METAL = "metal"
+    WEBGPU = "webgpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device: `Device.cpu()`, `Device.cuda(0)`, `Device.metal(0)`, `Device.webgpu(0)`."""
+
+    kind: DeviceKind
+    index: int = 0
+
+    @staticmethod
+    def cpu() -> Device:
+        return CPU
+
+    @staticmethod
+    def cuda(index: int = 0) -> Device:
+        return Device(DeviceKind.CUDA, index)
+
+    @staticmethod
+    def metal(index: int = 0) -> Device:
+        return Device(DeviceKind.METAL, index)
+
+    @staticmethod
+    def webgpu(index: int = 0) -> Device:
+        return Device(DeviceKind.WEBGPU, index)
+
+    @staticmethod
+    def of(value: Device | str) -> Device:
+        """A `Device` itself, or its text: `"cpu"`, `"cuda:1"`. Raises DeviceError."""
+        if isinstance(value, Device):
+            return value
+        name, _, number = value.partition(":")
+        known = {k.value for k in DeviceKind}
+        if name not in known or (number and not number.isascii()) or not (number or "0").isdigit():
+            raise DeviceError("device", f"one of {', '.join(sorted(known))}, ':n' after it", value)
+        return Device(DeviceKind(name), int(number or 0))
+
+    def require(self) -> Device:
+        """This device, if this build has it. Raises DeviceError: so far only the CPU exists."""
+        match self.kind:
+            case DeviceKind.CPU if self.index == 0:
+                return self
+            case _:
+                raise DeviceError("device", "cpu (the only device of this build)", self)
+
+    def __str__(self) -> str:
+        return self.kind.value if self.kind is DeviceKind.CPU else f"{self.kind.value}:{self.index}"
+
+
+CPU = Device(DeviceKind.CPU)
