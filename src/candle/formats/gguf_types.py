@@ -8,7 +8,7 @@ from ..dtype import DType
 
 
 class GgmlType(NamedTuple):
-    """An element type of GGUF: `block` elements take `size` bytes; `dtype` is ours, if we have it."""
+    """An element type: `block` elements take `size` bytes; `dtype` is ours, if we have it."""
 
     name: str
     block: int
@@ -55,6 +55,7 @@ GGML_TYPES: dict[int, GgmlType] = {
     35: GgmlType("TQ2_0", 256, 66),
     39: GgmlType("MXFP4", 32, 17),
     40: GgmlType("NVFP4", 64, 36),
+    41: GgmlType("Q1_0", 128, 18),
 }
 GGML_NUMBERS = {t.dtype: number for number, t in GGML_TYPES.items() if t.dtype is not None}
 

@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import stat
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from ..errors import FormatError
 
 
-class MappedFile:
+class Closing:
+    """A context manager that calls `close` at the end of its block."""
+
+    __slots__ = ()
+
+    def close(self) -> None:
+        """Give up what is held; safe to call twice."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class MappedFile(Closing):
     """The bytes of one file, in place: `MappedFile(path).view(offset, nbytes)`.
 
     A context manager. `close` gives the mapping up; views that were handed out stay valid, and
@@ -60,22 +83,9 @@ class MappedFile:
             self._bytes.release()
             self._bytes = None
         if self._map is not None:
-            try:
+            with contextlib.suppress(BufferError):  # views are out: the last of them unmaps
                 self._map.close()
-            except BufferError:  # views are out: the last of them unmaps
-                pass
             self._map = None
-
-    def __enter__(self) -> MappedFile:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _require_regular(path: Path, mode: int) -> None:

@@ -11,11 +11,10 @@ The format does not promise that tensors are aligned: a reader that needs it mus
 from __future__ import annotations
 
 import os
-from types import TracebackType
 
 from ..dtype import DType
 from ..errors import SafetensorsError
-from .mapped import MappedFile
+from .mapped import Closing, MappedFile
 from .safetensors_header import Entry, HeaderParser
 from .sniff import HEAD, describe
 from .table import ForeignTensor, TensorInfo, TensorTable, count_elements
@@ -50,7 +49,7 @@ TYPES: tuple[tuple[str, int, DType | None], ...] = (
 _BY_NAME = {name: (bits, dtype) for name, bits, dtype in TYPES}
 
 
-class SafetensorsFile:
+class SafetensorsFile(Closing):
     """One open safetensors file, mapped: `tensors`, `metadata`, and `data(name)` without a copy.
 
     A context manager. Views stay valid after `close` (see MappedFile).
@@ -82,17 +81,6 @@ class SafetensorsFile:
     def close(self) -> None:
         """Give the file up; safe to call twice."""
         self._file.close()
-
-    def __enter__(self) -> SafetensorsFile:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _read_header(file: MappedFile) -> tuple[dict[str, str], TensorTable]:

@@ -7,9 +7,9 @@ import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 
 from ..errors import SafetensorsError
+from .mapped import Closing
 from .safetensors import SafetensorsFile
 from .table import TensorTable
 
@@ -18,7 +18,7 @@ SINGLE = "model.safetensors"
 MAX_INDEX = 100_000_000
 
 
-class SafetensorsFolder:
+class SafetensorsFolder(Closing):
     """The tensors of one or several files in one table, with the face of SafetensorsFile.
 
     `TensorInfo.offset` counts within the tensor's own file; `data` knows which that is.
@@ -52,17 +52,6 @@ class SafetensorsFolder:
         """Give all files up; safe to call twice."""
         for file in self.files:
             file.close()
-
-    def __enter__(self) -> SafetensorsFolder:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def open_folder(path: str | os.PathLike[str]) -> SafetensorsFolder:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from json.decoder import JSONDecodeError, scanstring
+from json import JSONDecodeError, JSONDecoder
 from typing import NamedTuple, NoReturn
 
 from ..errors import SafetensorsError
@@ -17,6 +17,7 @@ from .table import MAX_BYTES, MAX_RANK
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _NUMBER = re.compile(r"-?[0-9][0-9.eE+-]*")
+_DECODE = JSONDecoder().raw_decode
 _INTEGER = re.compile(r"0|[1-9][0-9]{0,18}")
 
 
@@ -123,13 +124,16 @@ class HeaderParser:
         return int(text)
 
     def _string(self, what: str) -> str:
-        self._expect('"', what)
+        self._skip()
+        if not self._text.startswith('"', self._at):
+            self._refuse(f"a string as {what}")
         try:
-            value, self._at = scanstring(self._text, self._at, True)
-            value.encode()  # a lone surrogate is legal JSON and not text
+            value, self._at = _DECODE(self._text, self._at)
+            text = str(value)
+            text.encode()  # a lone surrogate is legal JSON and not text
         except (JSONDecodeError, UnicodeEncodeError) as error:
-            raise SafetensorsError(self._op, f"a string as {what}", str(error)) from None
-        return value
+            raise SafetensorsError(self._op, f"a string as {what}", error) from None
+        return text
 
     def _skip(self) -> None:
         space = _SPACE.match(self._text, self._at)

@@ -101,10 +101,8 @@ class TensorTable(Mapping[str, TensorInfo]):
 def count_elements(shape: Iterable[int], refuse: Callable[[str], FormatError]) -> int:
     """The product of `shape`, checked. Raises what `refuse` makes of a reason."""
     count = 1
-    rank = 0
-    for size in shape:
-        rank += 1
-        if rank > MAX_RANK:
+    for axis, size in enumerate(shape):
+        if axis >= MAX_RANK:
             raise refuse(f"more than {MAX_RANK} axes")
         count *= size
         if count > MAX_BYTES:
