@@ -95,9 +95,8 @@ class HeaderParser:
             key = self._string(f"a name in {what}")
             self._expect(":", what)
             member(key)
-            if self._take("}"):
-                return
-            self._expect(",", what)
+            if not self._take(","):
+                return self._expect("}", what)
 
     def _integers(self, what: str) -> tuple[int, ...]:
         values: list[int] = []
@@ -108,9 +107,9 @@ class HeaderParser:
             values.append(self._integer(what))
             if len(values) > MAX_RANK:
                 self._refuse(f"at most {MAX_RANK} numbers as {what}")
-            if self._take("]"):
+            if not self._take(","):
+                self._expect("]", what)
                 return tuple(values)
-            self._expect(",", what)
 
     def _integer(self, what: str) -> int:
         self._skip()
@@ -124,11 +123,10 @@ class HeaderParser:
         return int(text)
 
     def _string(self, what: str) -> str:
-        self._skip()
-        if not self._text.startswith('"', self._at):
+        if not self._take('"'):
             self._refuse(f"a string as {what}")
         try:
-            value, self._at = _DECODE(self._text, self._at)
+            value, self._at = _DECODE(self._text, self._at - 1)
             text = str(value)
             text.encode()  # a lone surrogate is legal JSON and not text
         except (JSONDecodeError, UnicodeEncodeError) as error:
@@ -140,10 +138,12 @@ class HeaderParser:
         self._at = space.end() if space else self._at
 
     def _take(self, character: str) -> bool:
-        self._skip()
-        found = self._text.startswith(character, self._at)
-        self._at += found
-        return found
+        if not self._text.startswith(character, self._at):
+            self._skip()
+            if not self._text.startswith(character, self._at):
+                return False
+        self._at += 1
+        return True
 
     def _expect(self, character: str, what: str) -> None:
         if not self._take(character):
