@@ -1,0 +1,163 @@
+/* gemm.c: cuts a product into tasks of MC rows by PC panels, and brings each operand of a task into
+ * the shape that the tiles read: in place where it has it, through scratch where it has not.
+ *
+ * Scratch of the thread: slot 0 rows of a, slot 1 panels of b, slot 2 the block of c.
+ */
+#include "gemm.h"
+#include "../simd/simd.h"
+
+enum {
+    MC = 256,             /* rows of a task: a[MC][CDL_KC] stays in the second-level cache */
+    PC = 12,              /* panels of a task */
+    FEW_ROWS = 16,        /* up to here a row-major b is read where it is: packing would not pay */
+    INLINE_MACS = 50000   /* less work than this is not worth waking a thread for */
+};
+
+typedef struct run {
+    const cdl_gemm *g;
+    int64_t panels, row_blocks, panel_blocks, task_panels;
+    bool a_direct, b_direct;
+    int64_t b_k, b_panel;
+    int32_t status;
+} run;
+
+/* One task: rows [row, row + rows), panels [panel, panel + panels) of one index of the batch. */
+typedef struct task {
+    const char *a, *b;
+    char *c;
+    int64_t row, rows, panel, panels;
+    bool c_direct;
+    float bias[PC * 2 * CDL_PANEL];
+} task;
+
+static int64_t size_of(int32_t dtype) { return dtype == CDL_F32 || dtype == CDL_F32X16 ? 4 : 2; }
+
+static void find_task(const run *j, int64_t index, task *t) {
+    const cdl_gemm *g = j->g;
+    int64_t blocks = j->row_blocks * j->panel_blocks, batch = index / blocks, block = index % blocks;
+    int64_t a = 0, b = 0, c = 0;
+    for (int32_t i = g->batch_rank - 1; i >= 0; i--) {
+        int64_t at = batch % g->batch[i];
+        batch /= g->batch[i];
+        a += at * g->a_batch[i];
+        b += at * g->b_batch[i];
+        c += at * g->c_batch[i];
+    }
+    t->a = (const char *)g->a.data + a * size_of(g->a.dtype);
+    t->b = (const char *)g->b.data + b * size_of(g->b.dtype);
+    t->c = (char *)g->c + c * size_of(g->c_dtype);
+    t->row = block / j->panel_blocks * MC;
+    t->rows = CDL_MIN(g->m - t->row, (int64_t)MC);
+    t->panel = block % j->panel_blocks * j->task_panels;
+    t->panels = CDL_MIN(j->panels - t->panel, j->task_panels);
+    t->c_direct = g->c_dtype == CDL_F32 && g->c_col == 1 && (t->panel + t->panels) * CDL_PANEL <= g->n;
+    for (int64_t i = 0; g->bias && i < t->panels * CDL_PANEL; i++) {
+        int64_t col = t->panel * CDL_PANEL + i;
+        t->bias[i] = col < g->n ? cdl_load_float(g->bias, g->bias_dtype, col * g->bias_stride) : 0.0f;
+    }
+}
+
+/* The block of c from scratch to its place and dtype. */
+static void store_c(const run *j, const task *t, const float *from) {
+    const cdl_gemm *g = j->g;
+    int64_t col0 = t->panel * CDL_PANEL, cols = CDL_MIN(g->n - col0, t->panels * CDL_PANEL);
+    for (int64_t r = 0; r < t->rows; r++, from += t->panels * CDL_PANEL) {
+        int64_t at = (t->row + r) * g->c_row + col0 * g->c_col;
+        if (g->c_dtype == CDL_F32 && g->c_col == 1) {
+            memcpy((float *)t->c + at, from, (size_t)cols * sizeof(float));
+        } else if (g->c_dtype == CDL_F32) {
+            for (int64_t i = 0; i < cols; i++) ((float *)t->c)[at + i * g->c_col] = from[i];
+        } else {
+            uint16_t *to = (uint16_t *)t->c + at;
+            for (int64_t i = 0; i < cols; i++)
+                to[i * g->c_col] = g->c_dtype == CDL_F16 ? cdl_f32_to_f16(from[i]) : cdl_f32_to_bf16(from[i]);
+        }
+    }
+}
+
+/* Panels per step of packing: few enough to stay close, enough for the widest kernel of a single row. */
+static int64_t pack_step(int64_t rows) { return rows < 4 ? 8 : 3; }
+
+/* All of the task's panels for one block of k. */
+static void multiply(const run *j, const task *t, cdl_tile *tile, int64_t k0, int64_t kc, float *pack,
+                     cdl_tile_mode mode) {
+    if (j->b_direct) {
+        tile->b = (const float *)t->b + t->panel * j->b_panel + k0 * j->b_k;
+        CDL_NAME(cdl_tiles)(tile, t->rows, t->panels, kc, mode);
+        return;
+    }
+    cdl_matrix b = j->g->b;
+    b.data = t->b;
+    cdl_tile part = *tile;
+    part.b = pack;
+    for (int64_t p = 0, step; p < t->panels; p += step) {
+        step = CDL_MIN(t->panels - p, pack_step(t->rows));
+        for (int64_t i = 0; i < step; i++)
+            CDL_NAME(cdl_pack_panel)(&b, (t->panel + p + i) * CDL_PANEL, k0, kc, pack + i * kc * CDL_PANEL);
+        part.c = tile->c + p * CDL_PANEL;
+        if (tile->bias) part.bias = tile->bias + p * CDL_PANEL;
+        CDL_NAME(cdl_tiles)(&part, t->rows, step, kc, mode);
+    }
+}
+
+static cdl_status run_task(const run *j, const task *t) {
+    const cdl_gemm *g = j->g;
+    int64_t c_row = t->panels * CDL_PANEL, kc_max = CDL_MIN(g->k, (int64_t)CDL_KC);
+    float *a = NULL, *b = NULL, *c = (float *)t->c + t->row * g->c_row + t->panel * CDL_PANEL;
+    if (!j->a_direct && !(a = cdl_scratch(0, (uint64_t)(t->rows * kc_max) * sizeof(float) + 64))) return CDL_ENOMEM;
+    if (!j->b_direct && !(b = cdl_scratch(1, 8 * CDL_PANEL * CDL_KC * sizeof(float)))) return CDL_ENOMEM;
+    if (!t->c_direct && !(c = cdl_scratch(2, (uint64_t)(t->rows * c_row) * sizeof(float)))) return CDL_ENOMEM;
+    cdl_matrix from = g->a;
+    from.data = t->a;
+    for (int64_t k0 = 0; k0 == 0 || k0 < g->k; k0 += CDL_KC) {
+        int64_t kc = CDL_MIN(g->k - k0, (int64_t)CDL_KC);
+        bool last = k0 + kc == g->k;
+        cdl_tile tile = {.a = a, .c = c, .a_row = kc, .b_k = j->b_k, .c_row = t->c_direct ? g->c_row : c_row};
+        tile.b_panel = j->b_direct ? j->b_panel : kc * CDL_PANEL;
+        tile.bias = g->bias && last ? t->bias : NULL;
+        tile.act = last ? g->act : CDL_ACT_NONE;
+        if (j->a_direct) {
+            tile.a = (const float *)t->a + t->row * g->a.row_stride + k0;
+            tile.a_row = g->a.row_stride;
+        } else {
+            CDL_NAME(cdl_pack_rows)(&from, t->row, t->rows, k0, kc, a, kc);
+        }
+        multiply(j, t, &tile, k0, kc, b, k0 ? CDL_TILE_ADD : CDL_TILE_SET);
+    }
+    if (!t->c_direct) store_c(j, t, c);
+    return CDL_OK;
+}
+
+static void run_tasks(void *ctx, int64_t begin, int64_t end) {
+    run *j = ctx;
+    task t;
+    for (int64_t i = begin; i < end; i++) {
+        find_task(j, i, &t);
+        cdl_status s = run_task(j, &t);
+        if (s != CDL_OK) {
+            __atomic_store_n(&j->status, (int32_t)s, __ATOMIC_RELAXED);
+            return;
+        }
+    }
+}
+
+cdl_status CDL_NAME(cdl_gemm_run)(const cdl_gemm *g) {
+    run j = {.g = g, .panels = cdl_ceil_div(g->n, CDL_PANEL), .row_blocks = cdl_ceil_div(g->m, MC), .b_k = CDL_PANEL};
+    j.a_direct = g->a.dtype == CDL_F32 && g->a.col_stride == 1;
+    j.task_panels = j.a_direct ? PC : 2 * PC;
+    j.panel_blocks = cdl_ceil_div(j.panels, j.task_panels);
+    int64_t tasks = j.row_blocks * j.panel_blocks;
+    for (int32_t i = 0; i < g->batch_rank; i++) tasks *= g->batch[i];
+    if (tasks == 0) return CDL_OK;
+    if (g->b.dtype == CDL_F32X16) {
+        j.b_direct = true;
+        j.b_panel = g->k * CDL_PANEL;
+    } else if (g->b.dtype == CDL_F32 && g->b.row_stride == 1 && g->n % CDL_PANEL == 0 && g->m <= FEW_ROWS) {
+        j.b_direct = true;
+        j.b_k = g->b.col_stride;
+        j.b_panel = CDL_PANEL;
+    }
+    int64_t macs = CDL_MIN(g->m, (int64_t)MC) * CDL_MIN(g->n, j.task_panels * CDL_PANEL) * CDL_MAX(g->k, (int64_t)1);
+    cdl_parallel_for(tasks, CDL_MAX((int64_t)1, INLINE_MACS / macs), run_tasks, &j);
+    return j.status;
+}
