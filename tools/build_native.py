@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import contextlib
 import hashlib
 import importlib.util
 import os
@@ -192,6 +193,18 @@ class Build:
         part.replace(out)
         return out
 
+    def abi_module(self, folder: Path) -> Path:
+        """The out-of-line ABI-mode module: declarations only, so that no parser loads at import."""
+        import cffi
+
+        ffi = cffi.FFI()
+        ffi.cdef(cdef_text(self.compiler))
+        ffi.set_source("candle._native._abi", None)
+        out = folder / "_abi.py"
+        with contextlib.redirect_stdout(sys.stderr):
+            ffi.emit_python_code(str(out))
+        return out
+
     def shim(self, folder: Path, library: Path, include: Path) -> Path:
         """The cffi API-mode module that calls the library: limited API, one file for 3.11 and up."""
         import cffi
@@ -200,7 +213,8 @@ class Build:
         ffi.cdef(cdef_text(self.compiler))
         ffi.set_source("candle._native._shim", '#include "candle.h"\n', py_limited_api=True)
         source = self.objects / "_shim.c"
-        ffi.emit_c_code(str(source))
+        with contextlib.redirect_stdout(sys.stderr):
+            ffi.emit_c_code(str(source))
         # cffi leaves Py_LIMITED_API to the build tool
         limited = ["-DPy_LIMITED_API=0x030b0000"]
         out = folder / ("_shim.pyd" if "windows" in self.target else "_shim.abi3.so")
@@ -226,14 +240,12 @@ class Build:
 def build(
     out: Path, target: str | None = None, sanitize: bool = False, shim: bool = True, cc: bool = False
 ) -> list[Path]:
-    """Builds everything into `out`; answers the files made (library, cdef, shim if possible)."""
+    """Builds everything into `out`; answers the files made (library, ABI module, shim if possible)."""
     target = target or default_target()
     out.mkdir(parents=True, exist_ok=True)
     one = Build(target, sanitize, cc)
     library = one.link(one.compile_all(), out / library_name(target))
-    cdef = out / "_cdef.h"
-    cdef.write_text(cdef_text(one.compiler), encoding="utf-8")
-    made = [library, cdef]
+    made = [library, one.abi_module(out)]
     include = python_headers()
     if shim and include and target == default_target() and not sanitize and sys.platform != "win32":
         made.append(one.shim(out, library, include))

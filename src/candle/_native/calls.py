@@ -1,0 +1,106 @@
+"""Thin functions over the C entry points; status codes become exceptions."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from ..errors import CandleError, DTypeError, NativeError, OptionError, RangeError, ShapeError
+from ..shape import MAX_RANK, Layout
+from .kinds import OPS
+from .load import ffi, lib
+
+_LAYOUT = struct.Struct(f"=ii{MAX_RANK}q{MAX_RANK}q")
+_PAD = (0,) * MAX_RANK
+
+# step(op, views, n, params) -> status. `views`: packed (data, layout) pairs; `params`: bytes or NULL
+step = lib.cdl_step
+NULL = ffi.NULL
+
+_ERRORS: dict[int, type[CandleError]] = {
+    lib.CDL_EDTYPE: DTypeError,
+    lib.CDL_ESHAPE: ShapeError,
+    lib.CDL_EPARAM: OptionError,
+    lib.CDL_ERANGE: RangeError,
+}
+
+
+def status_error(op: int, status: int, layouts: list[Layout]) -> Exception:
+    """The exception for a status other than zero, with the operation and what it was given."""
+    name = next((n for n, i in OPS.items() if i == op), str(op))
+    text = ffi.string(lib.cdl_status_text(status)).decode()
+    got = ", ".join(f"{x.dtype}{list(x.shape)}" for x in layouts)
+    if status == lib.CDL_ENOMEM:
+        return MemoryError(f"{name}: no memory for {got}")
+    if status == lib.CDL_EDIVZERO:
+        return ZeroDivisionError(f"{name}: integer division by zero ({got})")
+    return _ERRORS.get(status, NativeError)(name, "arguments it takes", f"{text}: {got}")
+
+
+def layout_address(layout: Layout) -> int:
+    """Address of the layout as the library reads it; made once a layout, alive as long as it."""
+    native = layout.native
+    if native is None:
+        pad = MAX_RANK - layout.rank
+        data = _LAYOUT.pack(
+            layout.dtype.number,
+            layout.rank,
+            *layout.shape,
+            *_PAD[:pad],
+            *layout.strides,
+            *_PAD[:pad],
+        )
+        memory = ffi.from_buffer(data)
+        native = layout.native = (int(ffi.cast("intptr_t", memory)), memory)
+    return native[0]
+
+
+def alloc(nbytes: int) -> int:
+    """Address of new memory, aligned to 64 bytes. Raises MemoryError."""
+    address = int(ffi.cast("intptr_t", lib.cdl_alloc(nbytes)))
+    if not address:
+        raise MemoryError(f"no memory for {nbytes:,} bytes")
+    return address
+
+
+def free(address: int) -> None:
+    """Gives memory of `alloc` back."""
+    lib.cdl_free(ffi.cast("void *", address))
+
+
+def address_of(buffer: Any, writable: bool = False) -> tuple[int, int, Any]:
+    """(address, bytes, keeper) of any contiguous buffer; the keeper must outlive the address."""
+    keeper = ffi.from_buffer(buffer, require_writable=writable)
+    return int(ffi.cast("intptr_t", keeper)), len(keeper), keeper
+
+
+def isa() -> str:
+    """Name of the instruction set in use."""
+    return ffi.string(lib.cdl_isa()).decode()
+
+
+def isa_list() -> list[str]:
+    """All instruction sets that this machine runs, weakest first."""
+    return ffi.string(lib.cdl_isa_list()).decode().split()
+
+
+def set_isa(name: str) -> None:
+    """Chooses one. Raises OptionError if this machine or build does not have it."""
+    if lib.cdl_isa_set(name.encode()) != lib.CDL_OK:
+        raise OptionError("isa", f"one of {', '.join(isa_list())}", repr(name))
+
+
+def cpu_features() -> list[str]:
+    """CPU features that matter to the kernels."""
+    return ffi.string(lib.cdl_cpu_features()).decode().split()
+
+
+def threads() -> int:
+    """Size of the thread pool, the calling thread included."""
+    return lib.cdl_threads()
+
+
+def set_threads(n: int) -> None:
+    """Sets the size of the pool, 1 to 256. Raises OptionError."""
+    if not isinstance(n, int) or lib.cdl_threads_set(min(max(n, -1), 1000)) != lib.CDL_OK:
+        raise OptionError("threads", "1 to 256", n)

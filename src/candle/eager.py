@@ -1,0 +1,547 @@
+"""Runs one record on views of storages: the shape rule, the output, one native call.
+
+`run(record, views)` finds the runner in a dict by the record's type. Runners know the native calls
+and never Tensor; movement runners make views and call nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from . import _native, op
+from .dtype import DType
+from .errors import DTypeError, OptionError, RangeError, ShapeError
+from .op import ReduceKind
+from .shape import (
+    Layout,
+    Shape,
+    broadcast,
+    count_of,
+    expand_strides,
+    reshape_strides,
+)
+from .storage import View, new_view
+
+Views = tuple[View, ...]
+Runner = Callable[[Any, Views], Any]
+
+_step = _native.step
+_pack2 = struct.Struct("=4Q").pack
+_pack3 = struct.Struct("=6Q").pack
+_packs = [struct.Struct(f"={2 * n}Q").pack for n in range(9)]
+_params = struct.Struct("=8q2d").pack
+NO_PARAMS = bytes(80)
+ABSENT = (0, _native.layout_address(Layout.of(DType.F32, (0,))))
+INDEX_TYPES = (DType.I64, DType.I32, DType.U32)
+
+
+def params(*ints: int, f: Sequence[float] = ()) -> bytes:
+    """`cdl_params`: up to 8 integers and 2 doubles, the rest zero."""
+    padded = (*f, *(0.0,) * (2 - len(f)))
+    return _params(*ints, *(0,) * (8 - len(ints)), *padded)
+
+
+def call(op_id: int, views: Sequence[View | None], given: bytes = NO_PARAMS) -> None:
+    """One native step; None stands for an absent view. Raises by the status."""
+    flat: list[int] = []
+    for v in views:
+        flat += (v.address, v.native) if v is not None else ABSENT
+    status = _step(op_id, _packs[len(views)](*flat), len(views), given)
+    if status:
+        layouts = [v.layout for v in views if v is not None]
+        raise _native.status_error(op_id, status, layouts)
+
+
+def run(record: Any, views: Views) -> Any:
+    """Output view of a record (a tuple of views where it has two outputs)."""
+    return _RUNNERS[type(record)](record, views)
+
+
+# -- elementwise ---------------------------------------------------------------------------------
+
+_UNARY = {kind: _native.op_id(kind.value) for kind in op.UnaryKind}
+_BINARY = {kind: _native.op_id(kind.value) for kind in op.BinaryKind}
+_COMPARE = {kind: _native.op_id(kind.value) for kind in op.CompareKind}
+_REDUCE = {kind: _native.op_id(kind.value) for kind in ReduceKind}
+
+
+def expanded(name: str, view: View, shape: Shape) -> View:
+    """The view repeated to `shape`, without a copy."""
+    layout = view.layout
+    if layout.shape == shape:
+        return view
+    strides = expand_strides(name, layout.shape, layout.strides, shape)
+    return view.with_layout(shape, strides)
+
+
+def _unary(record: op.Unary, views: Views) -> View:
+    (x,) = views
+    layout = x.layout
+    out = new_view(layout.dtype, layout.shape)
+    op_id = _UNARY[record.kind]
+    status = _step(op_id, _pack2(out.address, out.native, x.address, x.native), 2, NO_PARAMS)
+    if status:
+        raise _native.status_error(op_id, status, [layout])
+    return out
+
+
+def _pairwise(op_id: int, name: str, views: Views, dtype: DType) -> View:
+    a, b = views
+    if a.layout.dtype is not b.layout.dtype:
+        raise DTypeError(name, f"operands of one dtype ({a.dtype})", b.dtype, "to_dtype() casts")
+    shape = a.layout.shape
+    if b.layout.shape != shape:
+        shape = broadcast(name, shape, b.layout.shape)
+        a, b = expanded(name, a, shape), expanded(name, b, shape)
+    out = new_view(dtype, shape)
+    packed = _pack3(out.address, out.native, a.address, a.native, b.address, b.native)
+    status = _step(op_id, packed, 3, NO_PARAMS)
+    if status:
+        raise _native.status_error(op_id, status, [a.layout, b.layout])
+    return out
+
+
+def _binary(record: op.Binary, views: Views) -> View:
+    kind = record.kind
+    return _pairwise(_BINARY[kind], kind.value, views, views[0].layout.dtype)
+
+
+def _compare(record: op.Compare, views: Views) -> View:
+    return _pairwise(_COMPARE[record.kind], record.kind.value, views, DType.BOOL)
+
+
+def _where(record: op.Where, views: Views) -> View:
+    condition, a, b = views
+    if condition.dtype not in (DType.BOOL, DType.U8):
+        raise DTypeError("where", "a bool or u8 condition", condition.dtype)
+    if a.dtype is not b.dtype:
+        raise DTypeError("where", f"branches of one dtype ({a.dtype})", b.dtype)
+    shape = broadcast("where", a.layout.shape, b.layout.shape)
+    shape = broadcast("where", shape, condition.layout.shape)
+    out = new_view(a.dtype, shape)
+    call(_WHERE, [out, *(expanded("where", v, shape) for v in views)])
+    return out
+
+
+def _cast(record: op.Cast, views: Views) -> View:
+    (x,) = views
+    if record.dtype.is_block:
+        raise DTypeError("to_dtype", "a plain dtype", record.dtype, "quantize() makes blocks")
+    out = new_view(record.dtype, x.layout.shape)
+    call(_COPY, [out, x])
+    return out
+
+
+# -- reduce and rows -----------------------------------------------------------------------------
+
+
+def permuted(view: View, axes: Shape) -> View:
+    """Axes in another order."""
+    layout = view.layout
+    shape = tuple(layout.shape[a] for a in axes)
+    return view.with_layout(shape, tuple(layout.strides[a] for a in axes))
+
+
+def _reduced_dtype(kind: ReduceKind, dtype: DType) -> DType:
+    match kind:
+        case ReduceKind.ARGMAX | ReduceKind.ARGMIN:
+            return DType.I64
+        case ReduceKind.SUM if not dtype.is_float:
+            return DType.I64
+        case ReduceKind.MEAN | ReduceKind.VAR if not dtype.is_float:
+            raise DTypeError(kind.value, "a float dtype", dtype, "to_dtype() casts")
+        case _:
+            return dtype
+
+
+def _reduce(record: op.Reduce, views: Views) -> View:
+    (x,) = views
+    layout, kind, axes = x.layout, record.kind, record.axes
+    kept = tuple(a for a in range(layout.rank) if a not in axes)
+    if kind not in (ReduceKind.SUM, ReduceKind.MEAN, ReduceKind.VAR) and any(
+        layout.shape[a] == 0 for a in axes
+    ):
+        raise ShapeError(kind.value, "at least one element along the axes", list(layout.shape))
+    out = new_view(_reduced_dtype(kind, layout.dtype), tuple(layout.shape[a] for a in kept))
+    moved = x if kept + axes == tuple(range(layout.rank)) else permuted(x, kept + axes)
+    call(_REDUCE[kind], [out, moved], params(len(axes), record.correction))
+    if not record.keepdim:
+        return out
+    return out.with_layout(tuple(1 if a in axes else n for a, n in enumerate(layout.shape)), None)
+
+
+def _require_float(name: str, x: View) -> None:
+    if not x.layout.dtype.is_float:
+        raise DTypeError(name, "a float dtype", x.dtype, "to_dtype() casts")
+
+
+def _require_rank(name: str, x: View, least: int) -> None:
+    if x.layout.rank < least:
+        raise ShapeError(name, f"at least {least} axes", list(x.layout.shape))
+
+
+def _softmax(record: op.Softmax, views: Views) -> View:
+    (x,) = views
+    _require_float("softmax", x)
+    _require_rank("softmax", x, 1)
+    out = new_view(x.dtype, x.layout.shape)
+    call(_LOG_SOFTMAX if record.log else _SOFTMAX, [out, x])
+    return out
+
+
+def _norm(name: str, op_id: int, epsilon: float, views: Views) -> View:
+    x = views[0]
+    _require_float(name, x)
+    _require_rank(name, x, 1)
+    width = x.layout.shape[-1]
+    for w in views[1:]:
+        if w.layout.shape != (width,):
+            raise ShapeError(name, f"weight and bias of [{width}]", list(w.layout.shape))
+        if w.dtype is not x.dtype and w.dtype is not DType.F32:
+            raise DTypeError(name, f"weight and bias of {x.dtype} or f32", w.dtype)
+    out = new_view(x.dtype, x.layout.shape)
+    call(op_id, [out, *views], params(f=(epsilon,)))
+    return out
+
+
+def _layer_norm(record: op.LayerNorm, views: Views) -> View:
+    return _norm("layer_norm", _LAYER_NORM, record.epsilon, views)
+
+
+def _rms_norm(record: op.RmsNorm, views: Views) -> View:
+    return _norm("rms_norm", _RMS_NORM, record.epsilon, views)
+
+
+def _topk(record: op.TopK, views: Views) -> Views:
+    (x,) = views
+    _require_rank("topk", x, 1)
+    shape, k = x.layout.shape, record.k
+    if not 0 <= k <= shape[-1]:
+        raise OptionError("topk", f"k in [0, {shape[-1]}]", k)
+    values, indices = new_view(x.dtype, (*shape[:-1], k)), new_view(DType.I64, (*shape[:-1], k))
+    call(_TOPK, [values, indices, x], params(k))
+    return values, indices
+
+
+# -- products --------------------------------------------------------------------------------------
+
+
+def _matmul_shape(a: Shape, b: Shape) -> Shape:
+    """Shape of a @ b of rank 2 or more. Batch axes must be equal: nothing is broadcast here."""
+    if a[:-2] != b[:-2]:
+        mend = "unsqueeze(0).expand(...) the smaller one: batch axes are never broadcast"
+        raise ShapeError("matmul", f"batch axes {list(a[:-2])} of {list(a)}", list(b), mend)
+    if a[-1] != b[-2]:
+        raise ShapeError("matmul", f"{a[-1]} rows for {list(a)}", list(b))
+    return (*a[:-1], b[-1])
+
+
+def _matmul(record: op.MatMul, views: Views) -> View:
+    a, b = views
+    if a.dtype is not b.dtype:
+        raise DTypeError("matmul", f"operands of one dtype ({a.dtype})", b.dtype)
+    _require_rank("matmul", a, 2)
+    _require_rank("matmul", b, 2)
+    out = new_view(a.dtype, _matmul_shape(a.layout.shape, b.layout.shape))
+    call(_MATMUL, [out, a, b])
+    return out
+
+
+def flattened_rows(x: View) -> View:
+    """[.., k] as [m, k]; a copy where strides do not allow a view."""
+    shape = x.layout.shape
+    rows = (count_of(shape[:-1]), shape[-1])
+    if x.layout.contiguous:
+        return x.with_layout(rows, None)
+    strides = reshape_strides(shape, x.layout.strides, rows)
+    return x.with_layout(rows, strides) if strides else contiguous(x).with_layout(rows, None)
+
+
+def _linear(record: op.Linear, views: Views) -> View:
+    x, w = views[0], views[1]
+    bias = views[2] if len(views) > 2 else None
+    _require_float("linear", x)
+    _require_rank("linear", x, 1)
+    shape, (n, k) = x.layout.shape, _rank2("linear", w)
+    if shape[-1] != k:
+        raise ShapeError("linear", f"{k} columns for a weight of [{n}, {k}]", list(shape))
+    if bias is not None and bias.layout.shape != (n,):
+        raise ShapeError("linear", f"a bias of [{n}]", list(bias.layout.shape))
+    out = new_view(x.dtype, (*shape[:-1], n))
+    flat = out if len(shape) == 2 else out.with_layout((count_of(shape[:-1]), n), None)
+    given = params(record.activation.value, int(record.exact))
+    call(_LINEAR, [flat, x if len(shape) == 2 else flattened_rows(x), w, bias], given)
+    return out
+
+
+def _rank2(name: str, w: View) -> tuple[int, int]:
+    if w.layout.rank != 2:
+        raise ShapeError(name, "a matrix", list(w.layout.shape))
+    return w.layout.shape[0], w.layout.shape[1]
+
+
+def _attention_shapes(q: Shape, k: Shape, v: Shape) -> None:
+    if len(q) != 4 or len(k) != 4 or len(v) != 4:
+        raise ShapeError("attention", "q, k, v of 4 axes", [list(q), list(k), list(v)])
+    if k[0] != q[0] or v[:3] != k[:3] or k[3] != q[3]:
+        raise ShapeError("attention", f"k and v that fit q {list(q)}", [list(k), list(v)])
+    if k[2] == 0 or q[2] % k[2]:
+        raise ShapeError("attention", f"heads of q a multiple of {k[2]}", q[2])
+
+
+def _attention(record: op.Attention, views: Views) -> View:
+    q, k, v = views[:3]
+    lengths = views[3] if len(views) > 3 else None
+    _attention_shapes(q.layout.shape, k.layout.shape, v.layout.shape)
+    if lengths is not None and lengths.layout.shape != q.layout.shape[:1]:
+        raise ShapeError("attention", f"lengths of [{q.layout.shape[0]}]", list(lengths.layout.shape))
+    out = new_view(q.dtype, (*q.layout.shape[:3], v.layout.shape[3]))
+    ints = (int(record.causal), record.position, record.window)
+    call(_ATTENTION, [out, q, k, v, lengths], params(*ints, f=(record.scale, record.softcap)))
+    return out
+
+
+def _nearest(record: op.Nearest, views: Views) -> Views:
+    queries, vectors = views[:2]
+    mask = views[2] if len(views) > 2 else None
+    (m, d), (n, width) = _rank2("nearest", queries), _rank2("nearest", vectors)
+    if d != width:
+        raise ShapeError("nearest", f"vectors of width {d}", [n, width])
+    if record.k < 0:
+        raise OptionError("nearest", "k of 0 or more", record.k)
+    if mask is not None and mask.layout.shape != (n,):
+        raise ShapeError("nearest", f"a mask of [{n}]", list(mask.layout.shape))
+    scores, rows = new_view(DType.F32, (m, record.k)), new_view(DType.I64, (m, record.k))
+    call(_NEAREST, [scores, rows, queries, vectors, mask], params(record.k))
+    return scores, rows
+
+
+# -- movement ------------------------------------------------------------------------------------
+
+
+def contiguous(x: View) -> View:
+    """A row-major copy."""
+    out = new_view(x.dtype, x.layout.shape)
+    call(_COPY, [out, x])
+    return out
+
+
+def copy_into(target: View, source: View) -> None:
+    """In place: `source` into `target`, of equal shapes; counts as a change of the storage."""
+    if target.layout.shape != source.layout.shape:
+        raise ShapeError("copy_into", list(target.layout.shape), list(source.layout.shape))
+    if not target.storage.writable:
+        raise OptionError("copy_into", "writable memory", "a read-only map or buffer")
+    call(_COPY, [target, source])
+    target.storage.version += 1
+
+
+def _reshape(record: op.Reshape, views: Views) -> View:
+    (x,) = views
+    if x.dtype.is_block:
+        raise DTypeError("reshape", "a plain dtype", x.dtype, "dequantize() first")
+    layout = x.layout
+    if layout.contiguous:
+        return x.with_layout(record.shape, None)
+    strides = reshape_strides(layout.shape, layout.strides, record.shape)
+    if strides is not None and layout.count:
+        return x.with_layout(record.shape, strides)
+    return contiguous(x).with_layout(record.shape, None)
+
+
+def _permute(record: op.Permute, views: Views) -> View:
+    if views[0].dtype.is_block:
+        raise DTypeError("permute", "a plain dtype", views[0].dtype, "dequantize() first")
+    return permuted(views[0], record.axes)
+
+
+def _expand(record: op.Expand, views: Views) -> View:
+    return expanded("expand", views[0], record.shape)
+
+
+def _slice(record: op.Slice, views: Views) -> View:
+    (x,) = views
+    layout, axis = x.layout, record.axis
+    n, last = layout.shape[axis], record.start + (record.length - 1) * record.step
+    if record.length < 0 or (record.length and not (0 <= record.start < n and 0 <= last < n)):
+        wanted = f"elements within [0, {n}) of axis {axis}"
+        raise RangeError("slice", wanted, f"{record.length} from {record.start} by {record.step}")
+    if layout.dtype.is_block:
+        return _slice_rows(record, x)
+    stride = layout.strides[axis]
+    shape = (*layout.shape[:axis], record.length, *layout.shape[axis + 1 :])
+    strides = (*layout.strides[:axis], stride * record.step, *layout.strides[axis + 1 :])
+    return x.with_layout(shape, strides, stride * record.start if record.length else 0)
+
+
+def _slice_rows(record: op.Slice, x: View) -> View:
+    """Rows of a block weight; its last axis stays whole, and panels are not cut."""
+    layout = x.layout
+    if record.axis != 0 or record.step != 1 or layout.dtype is DType.F32X16:
+        raise DTypeError("slice", "whole rows by step 1 of a GGUF block type", layout.dtype)
+    shape = (record.length, *layout.shape[1:])
+    offset = x.offset + layout.dtype.nbytes(layout.strides[0] * record.start)
+    return View(x.storage, offset, Layout.of(layout.dtype, shape, layout.strides))
+
+
+def _contiguous(record: op.Contiguous, views: Views) -> View:
+    return contiguous(views[0])
+
+
+def _cat(record: op.Cat, views: Views) -> View:
+    first, axis = views[0].layout, record.axis
+    total = 0
+    for v in views:
+        shape = v.layout.shape
+        same = shape[:axis] + shape[axis + 1 :] == first.shape[:axis] + first.shape[axis + 1 :]
+        if len(shape) != first.rank or not same or v.dtype is not first.dtype:
+            wanted = f"{first.dtype}{list(first.shape)} but for axis {axis}"
+            raise ShapeError("cat", wanted, f"{v.dtype}{list(shape)}")
+        total += shape[axis]
+    out = new_view(first.dtype, (*first.shape[:axis], total, *first.shape[axis + 1 :]))
+    start, strides = 0, out.layout.strides
+    for v in views:
+        if v.layout.count:
+            call(_COPY, [out.with_layout(v.layout.shape, strides, start * strides[axis]), v])
+        start += v.layout.shape[axis]
+    return out
+
+
+# -- indices -----------------------------------------------------------------------------------------
+
+
+def _require_index(name: str, indices: View) -> None:
+    if indices.dtype not in INDEX_TYPES:
+        raise DTypeError(name, "indices of i64, i32 or u32", indices.dtype)
+
+
+def _take(record: op.Take, views: Views) -> View:
+    table, indices = views
+    _require_index("take", indices)
+    _require_rank("take", table, 1)
+    dtype = DType.F32 if table.dtype.is_block else table.dtype
+    out = new_view(dtype, (*indices.layout.shape, *table.layout.shape[1:]))
+    call(_TAKE, [out, table, indices])
+    return out
+
+
+def _index_add(record: op.IndexAdd, views: Views) -> View:
+    x, src, indices = views
+    _require_index("index_add", indices)
+    if src.layout.shape != (*indices.layout.shape, *x.layout.shape[1:]) or indices.layout.rank != 1:
+        wanted = f"src of [{indices.layout.count}, ...{list(x.layout.shape[1:])}]"
+        raise ShapeError("index_add", wanted, list(src.layout.shape))
+    out = contiguous(x)
+    call(_INDEX_ADD, [out, src, indices])
+    return out
+
+
+def _gather(record: op.Gather, views: Views) -> View:
+    x, indices = views
+    _require_index("gather", indices)
+    a, b, axis = x.layout.shape, indices.layout.shape, record.axis
+    if len(a) != len(b) or a[:axis] + a[axis + 1 :] != b[:axis] + b[axis + 1 :]:
+        raise ShapeError("gather", f"indices of {list(a)} but for axis {axis}", list(b))
+    out = new_view(x.dtype, b)
+    call(_GATHER, [out, x, indices], params(axis))
+    return out
+
+
+def _scatter_add(record: op.ScatterAdd, views: Views) -> View:
+    x, src, indices = views
+    _require_index("scatter_add", indices)
+    if src.layout.shape != indices.layout.shape:
+        raise ShapeError("scatter_add", f"src of {list(indices.layout.shape)}", src.layout.shape)
+    out = contiguous(x)
+    call(_SCATTER_ADD, [out, src, indices], params(record.axis))
+    return out
+
+
+def _rope(record: op.Rope, views: Views) -> View:
+    x, positions = views[:2]
+    factors = views[2] if len(views) > 2 else None
+    _require_rank("rope", x, 3)
+    shape = x.layout.shape
+    if positions.layout.shape != shape[-3:-2] or positions.dtype is not DType.I32:
+        raise ShapeError("rope", f"positions i32 [{shape[-3]}]", positions.layout)
+    if record.width % 2 or not 0 <= record.width <= shape[-1]:
+        raise OptionError("rope", f"an even width of at most {shape[-1]}", record.width)
+    out = new_view(x.dtype, shape)
+    given = params(record.width, int(record.neox), f=(record.base, record.scale))
+    call(_ROPE, [out, x, positions, factors], given)
+    return out
+
+
+def _pack(record: op.Pack, views: Views) -> View:
+    (w,) = views
+    out = new_view(DType.F32X16, _rank2("pack", w))
+    call(_PACK, [out, w])
+    return out
+
+
+# -- creation: no record, so that leaves have none ---------------------------------------------------
+
+
+def fill(dtype: DType, shape: Shape, value: float | int) -> View:
+    """A new view, every element `value`."""
+    out = new_view(dtype, shape)
+    if dtype.is_float:
+        call(_FILL, [out], params(f=(float(value),)))
+    else:
+        call(_FILL, [out], params(int(value)))
+    return out
+
+
+def iota(dtype: DType, count: int, start: float, step: float) -> View:
+    """start, start + step, ... of `count` elements."""
+    out = new_view(dtype, (count,))
+    ints = () if dtype.is_float else (int(start), int(step))
+    call(_IOTA, [out], params(*ints, f=(float(start), float(step))))
+    return out
+
+
+def random(name: str, shape: Shape, seed: int, offset: int) -> View:
+    """f32 draws of the counter-based generator: `name` is "uniform" or "normal"."""
+    out = new_view(DType.F32, shape)
+    call(_native.op_id(name), [out], params(seed, offset))
+    return out
+
+
+_WHERE, _COPY, _FILL, _IOTA, _PACK = map(_native.op_id, ("where", "copy", "fill", "iota", "pack"))
+_SOFTMAX, _LOG_SOFTMAX = map(_native.op_id, ("softmax", "log_softmax"))
+_LAYER_NORM, _RMS_NORM, _TOPK = map(_native.op_id, ("layer_norm", "rms_norm", "topk"))
+_MATMUL, _LINEAR = map(_native.op_id, ("matmul", "linear"))
+_ATTENTION, _NEAREST, _ROPE = map(_native.op_id, ("attention", "nearest", "rope"))
+_TAKE, _INDEX_ADD = map(_native.op_id, ("take", "index_add"))
+_GATHER, _SCATTER_ADD = map(_native.op_id, ("gather", "scatter_add"))
+
+_RUNNERS: dict[type, Runner] = {
+    op.Unary: _unary,
+    op.Binary: _binary,
+    op.Compare: _compare,
+    op.Where: _where,
+    op.Cast: _cast,
+    op.Reduce: _reduce,
+    op.Softmax: _softmax,
+    op.LayerNorm: _layer_norm,
+    op.RmsNorm: _rms_norm,
+    op.TopK: _topk,
+    op.MatMul: _matmul,
+    op.Linear: _linear,
+    op.Attention: _attention,
+    op.Nearest: _nearest,
+    op.Reshape: _reshape,
+    op.Permute: _permute,
+    op.Expand: _expand,
+    op.Slice: _slice,
+    op.Contiguous: _contiguous,
+    op.Cat: _cat,
+    op.Take: _take,
+    op.IndexAdd: _index_add,
+    op.Gather: _gather,
+    op.ScatterAdd: _scatter_add,
+    op.Rope: _rope,
+    op.Pack: _pack,
+}

@@ -1,0 +1,141 @@
+"""Functions of tensors: the records that are not methods, and what is composed of them."""
+
+from __future__ import annotations
+
+import math
+
+from . import op
+from .dtype import DType
+from .errors import DTypeError, ShapeError
+from .op import Activation
+from .shape import axis_of
+from .tensor import Tensor
+
+
+def softmax(x: Tensor, axis: int = -1) -> Tensor:
+    """exp(x - max) / sum along an axis, f32 or better inside. A row of all -inf gives NaN."""
+    return _along_last(x, axis, False)
+
+
+def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
+    """The logarithm of softmax, without overflow."""
+    return _along_last(x, axis, True)
+
+
+def _along_last(x: Tensor, axis: int, log: bool) -> Tensor:
+    at = axis_of("softmax", axis, x.rank)
+    if x.rank == 0:
+        return _along_last(x.unsqueeze(0), 0, log).squeeze(0)
+    if at == x.rank - 1:
+        return x.apply(op.Softmax((x,), log))
+    moved = x.transpose(at, -1)
+    return moved.apply(op.Softmax((moved,), log)).transpose(at, -1)
+
+
+def logsumexp(x: Tensor, axis: int = -1, keepdim: bool = False) -> Tensor:
+    """log of the sum of exponentials along an axis, without overflow."""
+    top = x.max(axis, keepdim=True).detach()
+    total = x.sub(top).exp().sum(axis, keepdim=True).log().add(top)
+    return total if keepdim else total.squeeze(axis)
+
+
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, epsilon: float = 1e-5) -> Tensor:
+    """(x - mean) / sqrt(var + epsilon) * weight + bias over the last axis (Ba et al. 2016)."""
+    return x.apply(op.LayerNorm((x, weight, bias), epsilon))
+
+
+def rms_norm(x: Tensor, weight: Tensor, epsilon: float = 1e-6) -> Tensor:
+    """x / sqrt(mean(x^2) + epsilon) * weight over the last axis (Zhang and Sennrich 2019)."""
+    return x.apply(op.RmsNorm((x, weight), epsilon))
+
+
+def linear(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    activation: Activation = Activation.NONE,
+    exact: bool = False,
+) -> Tensor:
+    """activation(x @ weight.T + bias): x [.., k], weight [n, k], bias [n], result [.., n].
+
+    The weight may be of a block type: then x is quantised to int8 by blocks of 32, unless `exact`.
+    """
+    inputs = (x, weight) if bias is None else (x, weight, bias)
+    return x.apply(op.Linear(inputs, activation, exact))
+
+
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    lengths: Tensor | None = None,
+    *,
+    scale: float | None = None,
+    causal: bool = False,
+    position: int = 0,
+    window: int = 0,
+    softcap: float = 0.0,
+) -> Tensor:
+    """Scaled dot-product attention: q [b,t,h,d], k and v [b,s,g,d], h a multiple of g.
+
+    `lengths` (i32 [b]): valid keys of each row. `causal`: query i sees keys up to position + i;
+    `window`: only the last so many of them (0: all). A query that sees no key gives zeros.
+    """
+    inputs = (q, k, v) if lengths is None else (q, k, v, lengths)
+    used = 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale
+    return q.apply(op.Attention(inputs, used, causal, position, window, softcap))
+
+
+def rope(
+    x: Tensor,
+    positions: Tensor,
+    *,
+    base: float = 10000.0,
+    width: int | None = None,
+    neox: bool = True,
+    factors: Tensor | None = None,
+    scale: float = 1.0,
+) -> Tensor:
+    """Rotary position embedding of x [.., t, h, d] at positions i32 [t] (Su et al. 2021)."""
+    inputs = (x, positions) if factors is None else (x, positions, factors)
+    return x.apply(op.Rope(inputs, x.shape[-1] if width is None else width, base, neox, scale))
+
+
+def embedding(table: Tensor, indices: Tensor) -> Tensor:
+    """Rows of table [n, d] at integer indices of any shape; block rows are dequantised."""
+    return table.apply(op.Take((table, indices)))
+
+
+def nearest(
+    queries: Tensor, vectors: Tensor, k: int, mask: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Exact top-k by dot product: (scores f32 [m, k], rows i64 [m, k]), descending, ties by row.
+
+    queries [m, d] and vectors [n, d] are f32; `mask` u8 [n] leaves out rows with 0. Where fewer
+    than k rows match, the rest is score -inf and row -1.
+    """
+    inputs = (queries, vectors) if mask is None else (queries, vectors, mask)
+    scores, rows = queries.apply(op.Nearest(inputs, k))
+    return scores, rows
+
+
+def pack(weight: Tensor) -> Tensor:
+    """A [n, k] weight in the layout that the f32 product reads; for inference."""
+    if weight.dtype is DType.F32X16:
+        return weight
+    if not weight.dtype.is_float:
+        raise DTypeError("pack", "a float dtype", weight.dtype)
+    return weight.apply(op.Pack((weight,)))
+
+
+def normalize(x: Tensor, epsilon: float = 1e-12) -> Tensor:
+    """Rows scaled to length 1; a row shorter than epsilon is divided by epsilon instead."""
+    length = x.sqr().sum(-1, keepdim=True).sqrt().maximum(epsilon)
+    return x.div(length)
+
+
+def mse(x: Tensor, target: Tensor) -> Tensor:
+    """Mean squared error. Raises ShapeError unless the shapes are equal: losses never broadcast."""
+    if x.shape != target.shape:
+        raise ShapeError("mse", f"a target of {list(x.shape)}", list(target.shape))
+    return x.sub(target).sqr().mean()

@@ -1,0 +1,45 @@
+"""Linear: x @ weight.T + bias, with an activation fused where asked."""
+
+from __future__ import annotations
+
+from .. import functional
+from ..op import Activation
+from ..tensor import Tensor
+from ..weights import Weights
+from .module import Module
+
+
+class Linear(Module):
+    """weight [out, in] of a float or block dtype, bias [out] or None.
+
+    `exact`: never quantise x, even where the weight is of a block type.
+    """
+
+    def __init__(
+        self,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        activation: Activation = Activation.NONE,
+        exact: bool = False,
+    ) -> None:
+        self.weight = weight
+        self.bias = bias
+        self.activation = activation
+        self.exact = exact
+
+    @staticmethod
+    def load(
+        weights: Weights, size_in: int, size_out: int, activation: Activation = Activation.NONE
+    ) -> Linear:
+        """From `weight` and, where there is one, `bias`. Raises ShapeError for other sizes."""
+        weight = weights.get("weight", (size_out, size_in))
+        return Linear(weight, weights.find("bias", (size_out,)), activation)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [.., in] to [.., out]."""
+        return functional.linear(x, self.weight, self.bias, self.activation, self.exact)
+
+    def freeze(self) -> None:
+        """Packs a float weight into panels; block weights stay as they are."""
+        if self.weight.dtype.is_float:
+            self.weight = functional.pack(self.weight)

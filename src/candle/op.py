@@ -1,0 +1,376 @@
+"""THE OP SET: one frozen record per operation, by family. This page is all of it.
+
+Every record has the same `inputs` (tensors, opaque here); parameters are fields of their own. A
+record says what was asked, not how: `eager.py` runs it, `autograd.py` differentiates it, `compile/`
+reads it. Sizes and dtypes are checked where a record is run.
+
+    elementwise  Unary Binary Compare Where Cast
+    reduce       Reduce
+    rows         Softmax LayerNorm RmsNorm TopK
+    products     MatMul Linear Attention Nearest
+    movement     Reshape Permute Expand Slice Contiguous Cat
+    indices      Take IndexAdd Gather ScatterAdd Rope
+    weights      Pack
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import Any
+
+from .dtype import DType
+from .shape import Shape
+
+Inputs = tuple[Any, ...]
+
+
+class UnaryKind(Enum):
+    """Functions of one element; the value is the row's name in `native/kernels/ops.def`."""
+
+    NEG = "neg"
+    ABS = "abs"
+    SIGN = "sign"
+    SQR = "sqr"
+    SQRT = "sqrt"
+    RSQRT = "rsqrt"
+    RECIP = "recip"
+    EXP = "exp"
+    LOG = "log"
+    SIN = "sin"
+    COS = "cos"
+    TANH = "tanh"
+    ERF = "erf"
+    SIGMOID = "sigmoid"
+    RELU = "relu"
+    GELU = "gelu"
+    GELU_TANH = "gelu_tanh"
+    SILU = "silu"
+    FLOOR = "floor"
+    CEIL = "ceil"
+    ROUND = "round"
+
+    __hash__ = object.__hash__  # Enum's is a Python call, and these are keys on the hot path
+
+
+class BinaryKind(Enum):
+    """Functions of two elements."""
+
+    ADD = "add"
+    SUB = "sub"
+    MUL = "mul"
+    DIV = "div"
+    POW = "pow"
+    MAXIMUM = "maximum"
+    MINIMUM = "minimum"
+
+    __hash__ = object.__hash__
+
+
+class CompareKind(Enum):
+    """Relations of two elements; the result is bool."""
+
+    EQ = "eq"
+    NE = "ne"
+    LT = "lt"
+    LE = "le"
+    GT = "gt"
+    GE = "ge"
+
+    __hash__ = object.__hash__
+
+
+class ReduceKind(Enum):
+    """Functions of all elements along some axes."""
+
+    SUM = "sum"
+    MEAN = "mean"
+    MAX = "max"
+    MIN = "min"
+    ARGMAX = "argmax"
+    ARGMIN = "argmin"
+    VAR = "var"
+
+    __hash__ = object.__hash__
+
+
+class Activation(Enum):
+    """Applied by `Linear` to its result; the value is `enum cdl_activation`."""
+
+    NONE = 0
+    RELU = 1
+    GELU = 2
+    GELU_TANH = 3
+    SILU = 4
+
+    __hash__ = object.__hash__
+
+
+# -- elementwise ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unary:
+    """kind(x), same shape and dtype."""
+
+    inputs: Inputs
+    kind: UnaryKind
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Binary:
+    """kind(a, b) of one dtype, broadcast as NumPy does."""
+
+    inputs: Inputs
+    kind: BinaryKind
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compare:
+    """kind(a, b) of one dtype, broadcast; bool."""
+
+    inputs: Inputs
+    kind: CompareKind
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Where:
+    """inputs (condition, a, b), broadcast: a where the condition holds, else b."""
+
+    inputs: Inputs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cast:
+    """x as another dtype; block types are dequantised."""
+
+    inputs: Inputs
+    dtype: DType
+
+
+# -- reduce --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduce:
+    """kind over `axes` (sorted), which go, or stay with length 1 where `keepdim`."""
+
+    inputs: Inputs
+    kind: ReduceKind
+    axes: Shape
+    keepdim: bool = False
+    correction: int = 0
+
+
+# -- rows: over the last axis ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Softmax:
+    """exp(x - max) over its sum along the last axis; its logarithm where `log`."""
+
+    inputs: Inputs
+    log: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerNorm:
+    """inputs (x, weight, bias); Ba et al. 2016 over the last axis."""
+
+    inputs: Inputs
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RmsNorm:
+    """inputs (x, weight); Zhang and Sennrich 2019 over the last axis."""
+
+    inputs: Inputs
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TopK:
+    """The k greatest of the last axis, descending: two outputs, values and indices (i64)."""
+
+    inputs: Inputs
+    k: int
+
+
+# -- products --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatMul:
+    """[.., m, k] @ [.., k, n] with equal batch axes."""
+
+    inputs: Inputs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Linear:
+    """inputs (x [.., k], w [n, k]) or with bias [n]: activation(x @ w.T + bias).
+
+    `exact`: block weights are dequantised and x is not quantised.
+    """
+
+    inputs: Inputs
+    activation: Activation = Activation.NONE
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attention:
+    """inputs (q [b,t,h,d], k [b,s,g,d], v [b,s,g,d]) or with lengths i32 [b].
+
+    softmax(q k^T * scale) v by head, h a multiple of g. `causal`: query i sees keys up to
+    position + i; `window`: only the last so many keys; `softcap`: c * tanh(score / c).
+    """
+
+    inputs: Inputs
+    scale: float
+    causal: bool = False
+    position: int = 0
+    window: int = 0
+    softcap: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nearest:
+    """inputs (queries [m,d], vectors [n,d]) or with mask u8 [n]: two outputs, scores and rows."""
+
+    inputs: Inputs
+    k: int
+
+
+# -- movement: views, but for Contiguous and Cat -----------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reshape:
+    """The same elements in row-major order under another shape; a view where strides allow."""
+
+    inputs: Inputs
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Permute:
+    """Axes in another order."""
+
+    inputs: Inputs
+    axes: Shape
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expand:
+    """Axes of length 1 repeated, new axes in front."""
+
+    inputs: Inputs
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slice:
+    """x[start, start + step, ...] of `length` elements along one axis; the step may be negative."""
+
+    inputs: Inputs
+    axis: int
+    start: int
+    length: int
+    step: int = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contiguous:
+    """A copy in row-major order."""
+
+    inputs: Inputs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cat:
+    """All inputs one after another along `axis`."""
+
+    inputs: Inputs
+    axis: int
+
+
+# -- indices -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Take:
+    """inputs (table [n, ..], indices [..]): rows of the table; block rows are dequantised."""
+
+    inputs: Inputs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IndexAdd:
+    """inputs (x [n, ..], src [t, ..], indices [t]): x with the rows of src added at indices."""
+
+    inputs: Inputs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gather:
+    """inputs (x, indices): elements of x along `axis`, as NumPy's take_along_axis."""
+
+    inputs: Inputs
+    axis: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScatterAdd:
+    """inputs (x, src, indices): x with src added at indices along `axis`."""
+
+    inputs: Inputs
+    axis: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rope:
+    """inputs (x [.., t, h, d], positions i32 [t]) or with factors f32 [width/2]; Su et al. 2021.
+
+    `neox`: pairs (j, j + width/2); else pairs (2j, 2j + 1). `scale` multiplies the frequencies.
+    """
+
+    inputs: Inputs
+    width: int
+    base: float
+    neox: bool
+    scale: float = 1.0
+
+
+# -- weights ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pack:
+    """A [n, k] weight in panels of 16 rows (`f32x16`), as the f32 product reads it."""
+
+    inputs: Inputs
+
+
+RECORDS: tuple[type, ...] = (
+    Unary, Binary, Compare, Where, Cast, Reduce, Softmax, LayerNorm, RmsNorm, TopK, MatMul, Linear,
+    Attention, Nearest, Reshape, Permute, Expand, Slice, Contiguous, Cat, Take, IndexAdd, Gather,
+    ScatterAdd, Rope, Pack,
+)  # fmt: skip
+
+# Why these have no gradient: their results are positions or choices, or they serve inference only.
+NOT_DIFFERENTIABLE: dict[type, str] = {
+    Compare: "the result is bool",
+    TopK: "take it through gather",
+    Attention: "inference only; compose matmul and softmax to train",
+    Nearest: "a search",
+    Pack: "an inference layout",
+}
+
+
+def describe(record: Any) -> str:
+    """A record on one line: its family, parameters, and the shapes of its inputs."""
+    shown = [f"{f.name}={getattr(record, f.name)}" for f in fields(record) if f.name != "inputs"]
+    shapes = ", ".join(str(list(x.shape)) for x in record.inputs)
+    return f"{type(record).__name__}({', '.join([shapes, *shown])})"

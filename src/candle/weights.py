@@ -1,0 +1,96 @@
+"""Tensors from files, by name: safetensors files and folders, GGUF. Mapped, nothing is copied."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from .dtype import DType
+from .errors import FormatError, ShapeError
+from .formats import GgufFile, SafetensorsFile, SafetensorsFolder, open_folder, save_safetensors
+from .shape import Shape
+from .tensor import Tensor
+
+Source = SafetensorsFile | SafetensorsFolder | GgufFile
+
+
+class Weights:
+    """Named tensors of one model. `pp("a")` gives the names below "a."; a context manager.
+
+    Tensors are views of the mapped file and keep it open; `close()` is for when none is in use.
+    """
+
+    def __init__(self, source: Source, prefix: str = "") -> None:
+        self.source = source
+        self.prefix = prefix
+
+    @staticmethod
+    def open(path: str | os.PathLike[str]) -> Weights:
+        """Opens a `.safetensors` or `.gguf` file, or a folder of safetensors. Raises FormatError."""
+        where = Path(path)
+        if where.is_dir():
+            return Weights(open_folder(where))
+        if where.suffix == ".gguf":
+            return Weights(GgufFile.open(where))
+        return Weights(SafetensorsFile.open(where))
+
+    def pp(self, *names: str | int) -> Weights:
+        """The weights below these names: `w.pp("layer", 3)` has the prefix "layer.3."."""
+        return Weights(self.source, self.prefix + "".join(f"{n}." for n in names))
+
+    def __contains__(self, name: str) -> bool:
+        return self.prefix + name in self.source.tensors
+
+    def __iter__(self) -> Iterator[str]:
+        n = len(self.prefix)
+        return (name[n:] for name in self.source.tensors if name.startswith(self.prefix))
+
+    def get(self, name: str, shape: Shape | None = None) -> Tensor:
+        """The tensor of that name. Raises FormatError if absent, ShapeError for another shape."""
+        full = self.prefix + name
+        info = self.source.tensors[full]
+        if shape is not None and info.shape != shape:
+            raise ShapeError(f"weights {full}", list(shape), list(info.shape))
+        return Tensor.from_buffer(self.source.data(full), info.dtype, info.shape)
+
+    def find(self, name: str, shape: Shape | None = None) -> Tensor | None:
+        """The tensor of that name, or None if there is none."""
+        return self.get(name, shape) if name in self else None
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the file says of itself."""
+        return self.source.metadata
+
+    def close(self) -> None:
+        """Closes the file. Tensors made from it must not be used any more."""
+        self.source.close()
+
+    def __enter__(self) -> Weights:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def load_safetensors(path: str | os.PathLike[str]) -> dict[str, Tensor]:
+    """All tensors of a file or folder, mapped."""
+    weights = Weights.open(path)
+    if isinstance(weights.source, GgufFile):
+        raise FormatError(f"load_safetensors {path}", "a safetensors file", "GGUF")
+    return {name: weights.get(name) for name in weights}
+
+
+def save_safetensors_file(
+    path: str | os.PathLike[str],
+    tensors: Mapping[str, Tensor],
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """Writes tensors to a safetensors file, whole or not at all."""
+    entries: dict[str, tuple[DType, Shape, memoryview]] = {}
+    for name, tensor in tensors.items():
+        whole = tensor.contiguous()
+        entries[name] = (whole.dtype, whole.shape, whole.buffer())
+    save_safetensors(path, entries, dict(metadata or {}))
