@@ -1,0 +1,1 @@
+"""The `.candle` format, the store of installed packages, and the names of models."""
