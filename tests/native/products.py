@@ -14,7 +14,7 @@ FUSED = [name for name in ISAS if name != "scalar"]
 
 
 @contextmanager
-def isa(name: str) -> Iterator[None]:
+def on_isa(name: str) -> Iterator[None]:
     """Runs the block on one instruction set, then on the strongest again."""
     set_isa(name)
     try:

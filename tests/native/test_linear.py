@@ -11,7 +11,6 @@ from harness import (
     EDTYPE,
     EPARAM,
     ESHAPE,
-    ISAS,
     OK,
     View,
     bf16,
@@ -22,7 +21,7 @@ from harness import (
     view,
 )
 from harness import run as call
-from products import FUSED, Array, isa, pack, same_bits, threads
+from products import FUSED, Array, on_isa, pack, same_bits, threads
 
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "silu")
 SIZES = [
@@ -30,13 +29,6 @@ SIZES = [
     (6, 128, 96), (7, 144, 300), (8, 15, 3), (9, 95, 77), (13, 200, 40), (16, 384, 384),
     (31, 10, 784), (1, 384, 1536), (65, 129, 255), (257, 49, 33), (3, 1, 1000),
 ]  # fmt: skip
-
-
-@pytest.fixture(params=ISAS)
-def each_isa(request: pytest.FixtureRequest) -> object:
-    """Every instruction set of this machine in turn."""
-    with isa(request.param):
-        yield request.param
 
 
 def reference(x: Array, w: Array, bias: Array | None = None, act: str = "none") -> Array:
@@ -115,7 +107,7 @@ def test_isas_with_fused_multiply_add_agree_to_the_bit() -> None:
     x, w, b = data(23, 70, 600)
     results = []
     for name in FUSED:
-        with isa(name):
+        with on_isa(name):
             results.append(run(x, w, b).tobytes())
     assert len(set(results)) <= 1
 

@@ -1,4 +1,4 @@
-"""matmul: every dtype against float64 or exact integers, any strides, batches, and the same bits."""
+"""matmul: every dtype against float64 or exact integers, any strides, and the same bits."""
 
 from __future__ import annotations
 
@@ -6,22 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import EARGS, EDTYPE, ESHAPE, ISAS, bf16, from_bf16, step, to_bf16
+from harness import EARGS, EDTYPE, ESHAPE, bf16, from_bf16, step, to_bf16
 from harness import run as call
-from products import FUSED, Array, isa, pack, same_bits, threads
+from products import FUSED, Array, on_isa, pack, same_bits, threads
 
 SIZES = [
     (1, 1, 1), (1, 16, 300), (2, 31, 64), (3, 32, 257), (5, 17, 33), (8, 48, 256), (13, 97, 40),
     (16, 64, 512), (17, 64, 512), (40, 40, 40), (300, 20, 70), (70, 300, 20), (1, 1000, 100),
 ]  # fmt: skip
 WHOLE = [np.int64, np.int32, np.uint32, np.uint8]
-
-
-@pytest.fixture(params=ISAS)
-def each_isa(request: pytest.FixtureRequest) -> object:
-    """Every instruction set of this machine in turn."""
-    with isa(request.param):
-        yield request.param
 
 
 def data(m: int, n: int, k: int, batch: tuple[int, ...] = ()) -> tuple[Array, Array]:
@@ -102,7 +95,7 @@ def test_isas_with_fused_multiply_add_agree_to_the_bit() -> None:
     a, b = data(23, 70, 600)
     results = set()
     for name in FUSED:
-        with isa(name):
+        with on_isa(name):
             results.add(run(a, b).tobytes())
     assert len(results) <= 1
 
