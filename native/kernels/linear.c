@@ -35,8 +35,9 @@ static cdl_status linear_block(const cdl_view *v, int32_t n, const cdl_params *p
 CDL_KERNEL(linear) {
     bool bias;
     cdl_status s = check(v, n, p, &bias);
+    if (s != CDL_OK) return s;
     const cdl_layout *out = v[OUT].layout, *x = v[X].layout, *w = v[W].layout;
-    if (s != CDL_OK || out->shape[0] == 0 || out->shape[1] == 0) return s;
+    if (out->shape[0] == 0 || out->shape[1] == 0) return CDL_OK;
     if (!cdl_is_float(w->dtype) && w->dtype != CDL_F32X16) return linear_block(v, n, p);
     cdl_gemm g = {
         .m = out->shape[0], .n = out->shape[1], .k = x->shape[1],
