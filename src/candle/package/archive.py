@@ -83,9 +83,9 @@ class Archive:
         """Say whether the end is cut off, or something was added behind it."""
         tail = min(self._file.size, END.size + 0xFFFF)
         found = bytes(self._file.view(self._file.size - tail, tail)).rfind(END_MAGIC)
-        if found < 0:
-            self._refuse("the end record of an archive", "none", "the file is cut off")
         extra = tail - found - END.size
+        if found < 0 or extra < 0:
+            self._refuse("the end record of an archive", "none", "the file is cut off")
         self._refuse("nothing behind the end record", f"{extra} bytes", "a comment or an addition")
 
     def _end64(self, end: int) -> tuple[int, int, int]:
@@ -188,11 +188,12 @@ class Archive:
                 fault = "overlaps the one before" if record.start < at else "follows a gap"
                 self._refuse(f"{what} at {at}", f"{record.start}", f"it {fault}")
             expected = local_header(record)
-            if record.end > directory:
-                self._refuse(f"{record.size} bytes of {what}", f"{directory - at} to the directory")
-            found = bytes(self._file.view(at, len(expected)))
+            found = bytes(self._file.view(at, min(len(expected), directory - at)))
             if found != expected:
                 self._refuse(f"the local header of {what} to agree", _difference(found, expected))
+            if record.end > directory:
+                left = directory - record.data
+                self._refuse(f"{record.size} bytes of {what}", f"{left} up to the directory")
             at = record.end
         if at != directory:
             self._refuse("the directory right after the entries", f"{directory - at} bytes between")
@@ -223,8 +224,8 @@ _LOCAL_FIELDS = (
 def _difference(found: bytes, expected: bytes) -> str:
     for name, begin, end in _LOCAL_FIELDS:
         if found[begin:end] != expected[begin:end]:
-            return f"another {name} than the directory's"
+            return f"{name} other than the directory's"
     name_end = LOCAL.size + int.from_bytes(expected[26:28], "little")
     if found[:name_end] != expected[:name_end]:
-        return "another name than the directory's"
-    return "another alignment field: its data would not begin at a multiple of 64"
+        return "a name other than the directory's"
+    return "another alignment field, so that data would not begin at a multiple of 64"
