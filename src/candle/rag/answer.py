@@ -1,0 +1,151 @@
+"""Questions answered from what was found, with the sources named.
+
+The prompt holds as many sources as the model's context takes. Nothing is cut in silence: the
+answer says which sources were shortened and which were left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ..errors import ContextLengthError, OptionError
+from .chunk import chunk_text
+from .retriever import DENSE, Document, Retriever, has_words
+
+MAX_TOKENS = 256
+_TEMPLATE_TOKENS = 64  # what a chat template may put around one message
+_LEAST_PART = 32  # tokens: a shorter piece of a source says too little to be worth a place
+_TASK = (
+    "Answer the question in your own words, using only the sources below."
+    " If they do not hold the answer, say that they do not."
+)
+
+Messages = list[dict[str, str]]
+
+
+class ChatModel(Protocol):
+    """What `ask` needs of a language model; `candle_llm.Generator` is one."""
+
+    @property
+    def context(self) -> int: ...
+    def tokenize(self, text: str) -> list[int]: ...
+    def chat(self, messages: Messages, *, max_tokens: int, temperature: float) -> str: ...
+    def stream_chat(
+        self, messages: Messages, *, max_tokens: int, temperature: float
+    ) -> Iterator[str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the model said, and from what.
+
+    `sources` are numbered from 1 in the prompt, in this order; `shortened` are ids of those of
+    which only the beginning was shown, and `left_out` were found but had no room. Without any
+    source the model is not asked and `text` is empty.
+    """
+
+    text: str
+    sources: list[Document]
+    shortened: list[str] = field(default_factory=list)
+    left_out: list[Document] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The messages for the model and which documents are in them."""
+
+    messages: Messages
+    sources: list[Document]
+    shortened: list[str]
+    left_out: list[Document]
+
+
+def ask(
+    retriever: Retriever,
+    generator: ChatModel,
+    question: str,
+    top_k: int = 3,
+    filter: Mapping[str, Any] | None = None,
+    mode: str = DENSE,
+    max_tokens: int = MAX_TOKENS,
+    temperature: float = 0.0,
+    on_text: Callable[[str], None] | None = None,
+) -> Answer:
+    """Searches for `question` and has the model answer from what was found.
+
+    `on_text` gets the answer piece by piece while it is made. Raises OptionError for a question
+    without words, ContextLengthError for one that leaves no room for an answer.
+    """
+    if not isinstance(question, str) or not has_words(question):
+        raise OptionError("ask", "a question", repr(question))
+    found = retriever.search(question, top_k, filter, mode)
+    if not found:
+        return Answer("", [])
+    prompt = build_prompt(generator, question, found, max_tokens)
+    messages = prompt.messages
+    if on_text is None:
+        text = str(generator.chat(messages, max_tokens=max_tokens, temperature=temperature))
+    else:
+        pieces = generator.stream_chat(messages, max_tokens=max_tokens, temperature=temperature)
+        text = _stream(pieces, on_text)
+    return Answer(text.strip(), prompt.sources, prompt.shortened, prompt.left_out)
+
+
+def build_prompt(
+    generator: ChatModel, question: str, found: list[Document], max_tokens: int = MAX_TOKENS
+) -> Prompt:
+    """One message with the task, numbered sources and the question, within the context.
+
+    Sources go in by rank; the first that does not fit whole is shortened at a sentence, those
+    after it are left out. Raises ContextLengthError when not even the question fits.
+    """
+    budget = generator.context - max_tokens - _TEMPLATE_TOKENS
+    shown: list[str] = []
+    for document in found:
+        if _size(generator, [*shown, document.text], question) <= budget:
+            shown.append(document.text)
+            continue
+        part = _beginning(generator, shown, document.text, question, budget)
+        if part:
+            shown.append(part)
+        break
+    if not shown:
+        need = _size(generator, [], question) + _LEAST_PART + max_tokens + _TEMPLATE_TOKENS
+        raise ContextLengthError("ask", f"a context of at least {need} tokens", generator.context)
+    sources = found[: len(shown)]
+    shortened = [d.id for d, text in zip(sources, shown, strict=True) if text != d.text]
+    content = _content(shown, question)
+    return Prompt([{"role": "user", "content": content}], sources, shortened, found[len(shown) :])
+
+
+def _content(texts: list[str], question: str) -> str:
+    sources = "\n\n".join(f"[{n}] {text.strip()}" for n, text in enumerate(texts, 1))
+    return f"{_TASK}\n\n{sources}\n\nQuestion: {question.strip()}"
+
+
+def _size(generator: ChatModel, texts: list[str], question: str) -> int:
+    return len(generator.tokenize(_content(texts, question)))
+
+
+def _beginning(
+    generator: ChatModel, shown: list[str], text: str, question: str, budget: int
+) -> str:
+    """The longest beginning of `text` that still fits, cut at a sentence; "" if too little does."""
+    pieces = chunk_text(text, max(1, len(text) // 8), 0)
+    low, high = 0, len(pieces) - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = _size(generator, [*shown, text[: pieces[middle - 1].end]], question) <= budget
+        low, high = (middle, high) if fits else (low, middle - 1)
+    part = text[: pieces[low - 1].end].rstrip() if low else ""
+    return part if len(generator.tokenize(part)) >= _LEAST_PART else ""
+
+
+def _stream(pieces: Iterator[str], on_text: Callable[[str], None]) -> str:
+    said = []
+    for piece in pieces:
+        said.append(piece)
+        on_text(piece)
+    return "".join(said)

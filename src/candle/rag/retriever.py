@@ -1,0 +1,271 @@
+"""`Retriever`: a knowledge base with the model that made its vectors.
+
+retriever = Retriever.create("notes", embedder="all-minilm-l6-v2")
+retriever.add_documents("docs/")
+for document in retriever.search("how are backups made?"):
+    print(f"{document.score:.3f} {document.text[:80]}")
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ..errors import OptionError, StoreError
+from ..formats.mapped import Closing
+from ..package.manifest import created_by
+from .adopt import add_knowledge
+from .chunk import CHUNK_SIZE, OVERLAP, check_sizes
+from .documents import PACKAGE_SUFFIX
+from .embed import Embedder, TextEmbedder
+from .filter import compile_filter
+from .ingest import AddReport, Progress, add_all, open_source
+from .knowledge import find_knowledge, verify_package
+from .location import Location
+from .rebuild import embed_again
+from .schema import DATABASE, Settings
+from .snapshot import Found
+from .store import Store
+from .topk import refuse_nonfinite
+
+DENSE = "dense"
+MODES = ("hybrid", "dense", "lexical")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A chunk that a search found.
+
+    `id` names the chunk and `document` the document it is part of; `score` orders the results
+    and `scores` holds that of each leg: {"dense": cosine}.
+    """
+
+    id: str
+    text: str
+    score: float
+    scores: dict[str, float]
+    metadata: dict[str, Any] = field(default_factory=dict)
+    document: str = ""
+
+
+class Retriever(Closing):
+    """An open knowledge base. Several threads may search and add at once; a context manager."""
+
+    def __init__(self, store: Store, embedder: TextEmbedder) -> None:
+        """Joins a store and its model. Raises StoreError if the vectors are another model's."""
+        self._store = store
+        self._embedder = embedder
+        check_model(store.settings, embedder, str(store.path))
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        embedder: str | TextEmbedder = "all-minilm-l6-v2",
+        chunk_size: int = CHUNK_SIZE,
+        overlap: int = OVERLAP,
+    ) -> Retriever:
+        """A new knowledge base in the folder `path`; `chunk_size` and `overlap` in characters.
+
+        Raises OptionError when something is there already, NameNotFoundError for the embedder.
+        """
+        check_sizes(chunk_size, overlap)
+        model = load_embedder(embedder)
+        Store.create(Path(path), new_settings(model, chunk_size, overlap))
+        return cls(Store(Location(Path(path))), model)
+
+    @classmethod
+    def load(cls, name: str | Path, embedder: TextEmbedder | None = None) -> Retriever:
+        """An installed knowledge base by its name, or one at a path, with its own embedder.
+
+        Raises NameNotFoundError, StoreError for a damaged one or one made by another model.
+        """
+        store = Store(find_knowledge(name))
+        try:
+            return cls(store, embedder or Embedder.load(store.settings.embedder))
+        except BaseException:
+            store.close()
+            raise
+
+    @classmethod
+    def rebuild(
+        cls,
+        name: str | Path,
+        embedder: str | TextEmbedder | None = None,
+        progress: Progress | None = None,
+    ) -> Retriever:
+        """Makes all vectors anew from the stored texts, with another embedder if one is given.
+
+        Works where `load` refuses: the model changed, or vectors are damaged or missing.
+        """
+        store = Store(find_knowledge(name), check=False)
+        try:
+            embed_again(store, embedder, progress)
+        finally:
+            store.close()
+        return cls.load(name, None if isinstance(embedder, str) else embedder)
+
+    @property
+    def embedder(self) -> TextEmbedder:
+        """The model that made the vectors."""
+        return self._embedder
+
+    @property
+    def path(self) -> Path:
+        """The database that is read at present."""
+        return self._store.path
+
+    @property
+    def store(self) -> Store:
+        """The files underneath."""
+        return self._store
+
+    def __len__(self) -> int:
+        """The number of chunks that can be found."""
+        return len(self._store)
+
+    def __repr__(self) -> str:
+        return f"Retriever({str(self.path)!r}, {self._embedder!r})"
+
+    def add_documents(
+        self, documents: str | Path | Iterable[object], progress: Progress | None = None
+    ) -> AddReport:
+        """Adds a file, a folder, a `.candle`, or a list of strings or of mappings with `text`
+        and optionally `id` and `metadata`. A document whose id is there replaces that one.
+
+        All or nothing: searchable when this returns, unseen before, and undone if it raises.
+        `progress` gets (documents done, documents in all or None). Raises FormatError for what
+        cannot be read, LockedError when another process writes.
+        """
+        if isinstance(documents, (str, Path)) and is_knowledge(documents):
+            return self._add_knowledge(Path(documents), progress)
+        source = open_source(documents)
+        with self._store.writing() as batch:
+            check_model(batch.settings, self._embedder, str(self.path))
+            return add_all(batch, self._embedder, source, progress)
+
+    def delete(self, ids: str | Iterable[str]) -> int:
+        """Removes documents, with all their chunks, or single chunks, by id.
+
+        Answers how many of the ids were there.
+        """
+        names = [ids] if isinstance(ids, str) else list(ids)
+        for i, name in enumerate(names):
+            if not isinstance(name, str):
+                raise OptionError(f"delete ids[{i}]", "a string", type(name).__name__)
+        with self._store.writing() as batch:
+            return batch.delete(names)
+
+    def search(
+        self,
+        query: str,
+        top_k: int = 3,
+        filter: Mapping[str, Any] | None = None,
+        mode: str = DENSE,
+    ) -> list[Document]:
+        """The `top_k` chunks nearest to `query` by cosine, best first, equal ones by id.
+
+        `filter` keeps chunks by metadata: {"lang": "en", "year": {"$gte": 2020}}. Fewer than
+        `top_k` come back when fewer match. A query without a letter or digit finds nothing.
+        Raises OptionError for arguments that make no sense.
+        """
+        count = _check_search(query, top_k, mode)
+        keep = None if filter is None else compile_filter(filter)
+        if not has_words(query):
+            return []
+        vector = self._embedder.embed([query])
+        refuse_nonfinite("search query", vector)
+        with self._store.reading() as view:
+            check_model(view.snapshot.settings, self._embedder, str(self.path))
+            found = view.search(vector, count, keep)
+        return [_document(f) for f in found]
+
+    def compact(self) -> None:
+        """Merges everything into one segment and gives the space of deleted chunks back."""
+        self._store.compact()
+
+    def verify(self) -> None:
+        """Reads and checks every byte. Raises StoreError for what is damaged."""
+        self._store.verify()
+
+    def close(self) -> None:
+        """Waits for a merge that runs and gives the files up; safe to call twice."""
+        self._store.close()
+
+    def _add_knowledge(self, path: Path, progress: Progress | None) -> AddReport:
+        if path.is_file():
+            verify_package(path)
+        with Store(find_knowledge(path)) as other, self._store.writing() as batch:
+            check_model(batch.settings, self._embedder, str(self.path))
+            return add_knowledge(batch, self._embedder, other, progress)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self._store.close()
+
+
+def load_embedder(embedder: str | TextEmbedder) -> TextEmbedder:
+    """An embedder by name, or itself."""
+    return Embedder.load(embedder) if isinstance(embedder, str) else embedder
+
+
+def new_settings(embedder: TextEmbedder, chunk_size: int, overlap: int) -> Settings:
+    """The settings of a knowledge base made with `embedder`."""
+    settings = Settings(embedder.name, embedder.digest, embedder.dimension, chunk_size, overlap)
+    return replace(settings, created_by=created_by())
+
+
+def check_model(settings: Settings, embedder: TextEmbedder, where: str) -> None:
+    """Raises StoreError unless `embedder` made the vectors; it names both."""
+    hint = "Retriever.rebuild makes the vectors anew"
+    if settings.dimension != embedder.dimension:
+        raise StoreError(
+            f"open {where}",
+            f"an embedder of dimension {settings.dimension} ({settings.embedder})",
+            f"{embedder.dimension} ({embedder.name})",
+            hint,
+        )
+    if settings.digest != embedder.digest:
+        raise StoreError(
+            f"open {where}",
+            f"the embedder {settings.embedder} with digest {settings.digest}",
+            f"{embedder.name} with {embedder.digest}",
+            hint,
+        )
+
+
+def is_knowledge(path: str | Path) -> bool:
+    """Is `path` a `.candle` file or the folder of a knowledge base, rather than of documents?"""
+    path = Path(path)
+    return path.suffix.lower() == PACKAGE_SUFFIX or (path / DATABASE).is_file()
+
+
+def has_words(query: str) -> bool:
+    """Is there a letter or a digit, of any script?"""
+    return any(unicodedata.category(c)[0] in "LN" for c in query)
+
+
+def _check_search(query: object, top_k: object, mode: object) -> int:
+    if not isinstance(query, str):
+        raise OptionError("search query", "a string", type(query).__name__)
+    if mode not in MODES:
+        raise OptionError("search mode", f"one of {', '.join(MODES)}", repr(mode))
+    if mode != DENSE:
+        raise OptionError("search mode", "'dense' in this version", repr(mode))
+    try:
+        count = operator.index(top_k)  # type: ignore[arg-type]
+    except TypeError:
+        raise OptionError("search top_k", "a whole number from 1", repr(top_k)) from None
+    if isinstance(top_k, bool) or count < 1:
+        raise OptionError("search top_k", "a whole number from 1", repr(top_k))
+    return count
+
+
+def _document(found: Found) -> Document:
+    scores = {DENSE: found.score}
+    return Document(found.id, found.text, found.score, scores, found.metadata, found.document)

@@ -1,0 +1,5 @@
+"""`VectorIndex`: nearest neighbours among vectors alone."""
+
+from candle.rag.index import VectorIndex
+
+__all__ = ["VectorIndex"]
