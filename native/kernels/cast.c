@@ -118,6 +118,21 @@ void CDL_NAME(cdl_tile_store)(int32_t dtype, char *p, int64_t step, int64_t n, c
     }
 }
 
+/* -- rows ----------------------------------------------------------------------------------------- */
+const void *CDL_NAME(cdl_row_load)(int32_t dtype, const char *p, int64_t step, int64_t n, void *buffer) {
+    if (cdl_tile_out(dtype, (char *)(uintptr_t)p, step, NULL) == p) return p;
+    const int64_t size = cdl_kind_size(cdl_kind_of(dtype));
+    for (int64_t at = 0; at < n; at += CDL_TILE)
+        CDL_NAME(cdl_tile_load)(dtype, p + at * step, step, CDL_MIN(CDL_TILE, n - at), (char *)buffer + at * size);
+    return buffer;
+}
+void CDL_NAME(cdl_row_store)(int32_t dtype, char *p, int64_t step, int64_t n, const void *row) {
+    if (row == p) return;
+    const int64_t size = cdl_kind_size(cdl_kind_of(dtype));
+    for (int64_t at = 0; at < n; at += CDL_TILE)
+        CDL_NAME(cdl_tile_store)(dtype, p + at * step, step, CDL_MIN(CDL_TILE, n - at), (const char *)row + at * size);
+}
+
 /* -- between kinds -------------------------------------------------------------------------------- */
 /* Rounding to odd: the f32 nearer to zero, its last bit set if anything was lost. Rounding that to
  * f16 or bf16 gives what one rounding from the start would give. */

@@ -20,24 +20,12 @@ struct rows {
 };
 
 /* -- walking the rows ------------------------------------------------------------------------------ */
-static int64_t kind_size(cdl_kind kind) { return kind == CDL_KIND_F ? 4 : 8; }
-
-/* A row as contiguous values of its kind: its own memory, or `buffer`. */
-static const void *load_row(int32_t dtype, const char *p, int64_t step, int64_t n, char *buffer) {
-    if (cdl_tile_out(dtype, (char *)(uintptr_t)p, step, NULL) == p) return p;
-    const int64_t size = kind_size(cdl_kind_of(dtype));
-    for (int64_t at = 0; at < n; at += CDL_TILE)
-        CDL_NAME(cdl_tile_load)(dtype, p + at * step, step, CDL_MIN(CDL_TILE, n - at), buffer + at * size);
-    return buffer;
-}
-
 static void rows_run(void *ctx, char *const *data, const int64_t *step, int64_t count) {
     rows *r = ctx;
-    const int64_t size = kind_size(r->kind);
     char *buffer = NULL;
     if (cdl_tile_out(r->out_dtype, data[0], r->out_step, NULL) != data[0] ||
         cdl_tile_out(r->in_dtype, data[1], r->in_step, NULL) != data[1]) {
-        buffer = cdl_scratch(0, (uint64_t)(r->d * size));
+        buffer = cdl_scratch(0, (uint64_t)(r->d * cdl_kind_size(r->kind)));
         if (!buffer) {
             __atomic_store_n(&r->status, CDL_ENOMEM, __ATOMIC_RELAXED);
             return;
@@ -46,11 +34,9 @@ static void rows_run(void *ctx, char *const *data, const int64_t *step, int64_t 
     for (int64_t i = 0; i < count; i++) {
         char *to = data[0] + i * step[0];
         char *out = cdl_tile_out(r->out_dtype, to, r->out_step, buffer);
-        const void *in = load_row(r->in_dtype, data[1] + i * step[1], r->in_step, r->d, buffer);
+        const void *in = CDL_NAME(cdl_row_load)(r->in_dtype, data[1] + i * step[1], r->in_step, r->d, buffer);
         r->fn(out, in, r);
-        for (int64_t at = 0; out != to && at < r->d; at += CDL_TILE)
-            CDL_NAME(cdl_tile_store)(r->out_dtype, to + at * r->out_step, r->out_step, CDL_MIN(CDL_TILE, r->d - at),
-                                     out + at * size);
+        CDL_NAME(cdl_row_store)(r->out_dtype, to, r->out_step, r->d, out);
     }
 }
 
@@ -69,9 +55,9 @@ static cdl_status load_vector(const cdl_view *v, const rows *r, int32_t slot, co
     if (cdl_kind_of(l->dtype) != r->kind) return CDL_EDTYPE;
     if (l->rank != 1 || l->shape[0] != r->d) return CDL_ESHAPE;
     int64_t step = r->d == 1 ? cdl_dtype_size(l->dtype) : l->strides[0] * cdl_dtype_size(l->dtype);
-    char *buffer = cdl_scratch(slot, (uint64_t)(r->d * kind_size(r->kind)));
+    char *buffer = cdl_scratch(slot, (uint64_t)(r->d * cdl_kind_size(r->kind)));
     if (!buffer) return CDL_ENOMEM;
-    *out = load_row(l->dtype, v->data, step, r->d, buffer);
+    *out = CDL_NAME(cdl_row_load)(l->dtype, v->data, step, r->d, buffer);
     return CDL_OK;
 }
 

@@ -77,6 +77,12 @@ CDL_INLINE void *cdl_tile_out(int32_t dtype, char *p, int64_t step, void *buffer
     return own ? p : buffer;
 }
 
+/* The same for rows of any length, in one kind (F, D): `buffer` holds n of the kind. A row stored from
+ * its own memory costs nothing. */
+const void *CDL_NAME(cdl_row_load)(int32_t dtype, const char *p, int64_t step, int64_t n, void *buffer);
+void CDL_NAME(cdl_row_store)(int32_t dtype, char *p, int64_t step, int64_t n, const void *row);
+CDL_INLINE int64_t cdl_kind_size(cdl_kind kind) { return kind == CDL_KIND_F ? 4 : 8; }
+
 /* -- elementwise --------------------------------------------------------------------------------- */
 /* n elements: out = f(a, b), all of one kind (b unused by unary functions). */
 typedef void (*cdl_tile_fn)(void *out, const void *a, const void *b, int64_t n, int32_t *status);
