@@ -1,0 +1,44 @@
+"""What one generation is asked for: checked once, before any work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..errors import OptionError
+from .sampler import SamplerOptions
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateOptions:
+    """`max_tokens` None: until the context is full; 0: no text. `stop`: texts that end the answer."""
+
+    sampler: SamplerOptions
+    max_tokens: int | None
+    stop: tuple[str, ...]
+
+    @staticmethod
+    def of(
+        max_tokens: int | None = 256,
+        temperature: float = 0.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        seed: int | None = None,
+        stop: str | Sequence[str] = (),
+    ) -> GenerateOptions:
+        """Checked options. Temperature 0 is greedy. Raises OptionError naming the field."""
+        sampler = SamplerOptions(
+            temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed
+        )
+        whole = isinstance(max_tokens, int) and not isinstance(max_tokens, bool)
+        if max_tokens is not None and not (whole and max_tokens >= 0):
+            raise OptionError("max_tokens", "0 or more, or None", max_tokens)
+        return GenerateOptions(sampler, max_tokens, _stops(stop))
+
+
+def _stops(stop: str | Sequence[str]) -> tuple[str, ...]:
+    texts = (stop,) if isinstance(stop, str) else tuple(stop)
+    if not all(isinstance(t, str) and t for t in texts):
+        raise OptionError("stop", "texts that are not empty", stop)
+    return texts
