@@ -37,7 +37,7 @@ $(READY): $(BASE) pyproject.toml tools/hatch_build.py
 
 $(DEV): $(READY)
 	@echo "installing what tests and checks need ..."
-	@$(PIP) install -q --no-build-isolation -e '.[dev]'
+	@$(PIP) install -q 'candle[dev]'
 	@touch $@
 
 build: $(READY)

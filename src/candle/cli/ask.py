@@ -1,0 +1,95 @@
+"""`candle ask`: an answer from a knowledge base, with the sources it was made from."""
+
+from __future__ import annotations
+
+import click
+
+from ..llm import Generator
+from ..rag.answer import Answer, ask
+from ..rag.retriever import Document, Retriever
+from . import output
+from .options import TEXT, filters, json_flag, max_tokens, parse_filters, stream, top_k
+from .search import as_object
+
+EPILOG = """\
+\b
+Examples:
+  candle ask wiki_en "Who invented the transistor?"
+  candle ask wiki_en "Who invented the transistor?" --top-k=5 --json
+
+The nearest chunks are shown to the model with the question; it answers from them. The answer goes
+to stdout, and the sources below it. With --json both are one object: answer, sources (as `candle
+search` gives them), shortened and left_out (ids).
+"""
+WIDTH = 96
+
+
+@click.command("ask", epilog=EPILOG)
+@click.argument("name", type=TEXT)
+@click.argument("question", type=TEXT)
+@click.option(
+    "--model",
+    type=TEXT,
+    default="smollm2-135m-instruct",
+    show_default=True,
+    help="The language model: a name or a path.",
+)
+@top_k
+@filters
+@max_tokens
+@stream
+@json_flag("Print one JSON object.")
+def command(
+    name: str,
+    question: str,
+    model: str,
+    top_k: int,
+    conditions: tuple[str, ...],
+    max_tokens: int,
+    stream: bool | None,
+    as_json: bool,
+) -> None:
+    """Answer a question from a knowledge base, with sources."""
+    keep = parse_filters(conditions)
+    streamed = not as_json and (output.is_terminal() if stream is None else stream)
+    on_text = output.say_now if streamed else None
+    with Retriever.load(name) as retriever:
+        generator = Generator.load(model)
+        answer = ask(
+            retriever, generator, question, top_k, keep, max_tokens=max_tokens, on_text=on_text
+        )
+    if as_json:
+        output.say_json(as_json_object(answer))
+        return
+    output.say("" if streamed else answer.text)
+    show_sources(answer)
+
+
+def as_json_object(answer: Answer) -> dict[str, object]:
+    """The answer as JSON has it."""
+    return {
+        "answer": answer.text,
+        "sources": [as_object(document) for document in answer.sources],
+        "shortened": answer.shortened,
+        "left_out": [document.id for document in answer.left_out],
+    }
+
+
+def show_sources(answer: Answer) -> None:
+    """The numbered sources, and on stderr what the model did not see."""
+    if not answer.sources:
+        output.note("nothing found to answer from")
+        return
+    output.say("\nSources:")
+    for number, document in enumerate(answer.sources, 1):
+        output.say(source_line(number, document))
+    for identifier in answer.shortened:
+        output.note(f"warning: only the beginning of {identifier} fitted into the model's context")
+    for document in answer.left_out:
+        output.note(f"warning: {document.id} did not fit into the model's context")
+
+
+def source_line(number: int, document: Document) -> str:
+    """A source on one line: number, score, id, and how it begins."""
+    head = f"  [{number}] {document.score:.3f}  {document.id}  "
+    return head + output.one_line(document.text, max(20, WIDTH - output.columns(head)))

@@ -1,0 +1,99 @@
+"""`candle embed`: documents to a knowledge base in one `.candle` file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..errors import OptionError
+from ..formats.sniff import HEAD, describe
+from ..rag.chunk import CHUNK_SIZE, OVERLAP
+from ..rag.ingest import AddReport
+from ..rag.package import build_package
+from . import output
+from .options import PATH, TEXT, json_flag
+
+EPILOG = """\
+\b
+Examples:
+  candle embed --input=chunks.jsonl --output=wiki_en.candle
+  candle embed --input=docs/ --output=manual.candle --chunk-size=600
+
+INPUT is a file of JSON lines (each an object with "text", and optionally "id" and "metadata"), a
+text or Markdown file, or a folder of those. Documents longer than --chunk-size are cut at
+paragraphs and sentences.
+"""
+
+
+@click.command("embed", epilog=EPILOG)
+@click.option(
+    "--model",
+    type=TEXT,
+    default="all-minilm-l6-v2",
+    show_default=True,
+    help="The embedding model: a name or a path.",
+)
+@click.option("--input", "source", type=PATH, required=True, help="A file or a folder.")
+@click.option("--output", "target", type=PATH, required=True, help="The .candle file to write.")
+@click.option("--name", type=TEXT, help="The package's name. Default: the stem of OUTPUT.")
+@click.option(
+    "--chunk-size",
+    type=int,
+    default=CHUNK_SIZE,
+    show_default=True,
+    help="Most characters of a chunk.",
+)
+@click.option(
+    "--overlap",
+    type=int,
+    default=OVERLAP,
+    show_default=True,
+    help="Characters that a chunk repeats of the one before it.",
+)
+@json_flag("Print the report as one JSON object.")
+def command(
+    model: str,
+    source: str,
+    target: str,
+    name: str | None,
+    chunk_size: int,
+    overlap: int,
+    as_json: bool,
+) -> None:
+    """Make a knowledge base from documents."""
+    refuse_other_file(Path(target))
+    with output.progress("embedding", " documents") as progress:
+        report = build_package(source, target, model, chunk_size, overlap, name, progress)
+    warn(report)
+    counts = {"documents": report.added, "chunks": report.chunks}
+    size = Path(target).stat().st_size
+    if as_json:
+        lists = {"split": report.split, "empty": report.empty, "skipped": report.skipped}
+        output.say_json({"output": target, "bytes": size, **counts, **lists})
+    else:
+        told = f"{report.added} documents in {report.chunks} chunks"
+        output.say(f"{target}: {told}, {output.human_size(size)}")
+
+
+def warn(report: AddReport) -> None:
+    """What the user may not expect, on stderr."""
+    for path in report.skipped:
+        output.note(f"warning: skipped {path}: not a .txt, .md or .jsonl file")
+    if report.empty:
+        output.note(f"warning: no text in {len(report.empty)} documents ({report.empty[0]!r}, ...)")
+    if report.split:
+        told = f"{len(report.split)} documents were cut further to fit the model's window"
+        output.note(f"warning: {told} ({report.split[0]!r}, ...)")
+
+
+def refuse_other_file(target: Path) -> None:
+    """Raises OptionError unless `target` is new, or a package that may be replaced."""
+    if not target.exists():
+        return
+    found = "a folder"
+    if target.is_file():
+        with target.open("rb") as stream:
+            found = describe(stream.read(HEAD), target.stat().st_size)
+    if found != "a .candle package":
+        raise OptionError(f"write {target}", "a new file or a .candle package to replace", found)

@@ -1,0 +1,103 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def text(value: str) -> str:
+    """A text that is valid Unicode: an argument may hold any bytes. Raises BadParameter."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise click.BadParameter(f"{value!r} is not valid UTF-8.") from None
+    return value
+
+
+TEXT = click.types.FuncParamType(text)
+PATH = click.Path(path_type=str)
+
+
+def json_flag(what: str) -> Callable[[F], F]:
+    """--json: `what` is its help."""
+    return click.option("--json", "as_json", is_flag=True, help=what)
+
+
+top_k = click.option(
+    "--top-k", type=click.IntRange(min=1), default=3, show_default=True, help="Number of results."
+)
+max_tokens = click.option(
+    "--max-tokens",
+    type=click.IntRange(min=0),
+    default=256,
+    show_default=True,
+    help="Most tokens of the answer.",
+)
+stream = click.option(
+    "--stream/--no-stream",
+    default=None,
+    help="Print the text as it is made. Default: on a terminal.",
+)
+filters = click.option(
+    "--filter",
+    "conditions",
+    type=TEXT,
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Keep chunks by metadata; VALUE is JSON or a plain word. May be repeated.",
+)
+
+_SAMPLING: dict[str, dict[str, Any]] = {
+    "--temperature": {"type": float, "default": 0.0, "help": "0 takes the likeliest token."},
+    "--top-k": {
+        "type": click.IntRange(min=0),
+        "default": 0,
+        "help": "Only the K likeliest; 0: all.",
+    },
+    "--top-p": {"type": float, "default": 1.0, "help": "Only the likeliest that add up to P."},
+    "--min-p": {"type": float, "default": 0.0, "help": "None below P times the likeliest."},
+    "--seed": {"type": int, "help": "Makes sampling repeatable."},
+    "--stop": {"type": TEXT, "multiple": True, "help": "Text that ends it. May be repeated."},
+}
+
+
+def sampling(function: F) -> F:
+    """The options of `Generator.generate` that choose tokens."""
+    for name, settings in reversed(_SAMPLING.items()):
+        function = click.option(name, show_default="default" in settings, **settings)(function)
+    return function
+
+
+def parse_filters(conditions: tuple[str, ...]) -> dict[str, Any] | None:
+    """`("lang=en", 'year={"$gte": 2020}')` as a filter. Raises BadParameter."""
+    found: dict[str, Any] = {}
+    for condition in conditions:
+        key, equals, value = condition.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"{condition!r} is not KEY=VALUE.", param_hint="'--filter'")
+        if key in found:
+            raise click.BadParameter(f"{key!r} is given twice.", param_hint="'--filter'")
+        try:
+            found[key] = json.loads(value)
+        except ValueError:
+            found[key] = value
+    return found or None
+
+
+def read_prompt(prompt: str) -> str:
+    """The prompt, or for "-" what stands on stdin, whole. Raises BadParameter."""
+    if prompt != "-":
+        return prompt
+    data = sys.stdin.buffer.read() if sys.stdin is not None else b""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        place = f"byte {error.start} of stdin is not UTF-8."
+        raise click.BadParameter(place, param_hint="'PROMPT'") from None

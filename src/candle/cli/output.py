@@ -1,0 +1,123 @@
+"""What is printed: results to stdout, always UTF-8; progress and warnings to stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sys
+import unicodedata
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TextIO
+
+Progress = Callable[[int, "int | None"], None]
+
+# what moves a terminal's cursor or changes its state has no place in a document's text
+_CONTROLS = {c: f"\\x{c:02x}" for c in (*range(32), *range(127, 160)) if c not in (9, 10)}
+
+
+def configure() -> None:
+    """UTF-8 whatever the locale says, and warnings as single lines."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # backslashreplace: a file name may hold bytes that are no text
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    warnings.showwarning = _show_warning  # type: ignore[assignment]
+
+
+def is_terminal(stream: TextIO | None = None) -> bool:
+    """Whether a stream, stdout by default, is a terminal."""
+    stream = sys.stdout if stream is None else stream
+    return stream is not None and stream.isatty()
+
+
+def say(text: str = "", end: str = "\n") -> None:
+    """Writes to stdout; on a terminal, control characters are shown and not obeyed."""
+    print(printable(text) if is_terminal() else text, end=end)
+
+
+def say_now(text: str) -> None:
+    """Writes a piece of a stream, at once."""
+    say(text, end="")
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def say_json(value: Any) -> None:
+    """One JSON value on one line."""
+    print(json.dumps(value, ensure_ascii=False, allow_nan=False))
+
+
+def note(text: str) -> None:
+    """A line for people, on stderr."""
+    if sys.stderr is not None:
+        print(printable(text), file=sys.stderr)
+
+
+def printable(text: str) -> str:
+    """The text with control characters, but tab and newline, spelled out."""
+    return text.translate(_CONTROLS)
+
+
+def one_line(text: str, width: int) -> str:
+    """The text's beginning on one line of at most `width` columns."""
+    flat = " ".join(text.split())
+    if columns(flat) <= width:
+        return flat
+    kept, used = [], 1  # the ellipsis
+    for character in flat:
+        used += columns(character)
+        if used > width:
+            break
+        kept.append(character)
+    return "".join(kept) + "…"
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
+    return len(text) + wide - sum(unicodedata.combining(c) != 0 for c in text)
+
+
+def table(rows: Sequence[Sequence[str]], indent: str = "") -> None:
+    """Rows of cells in aligned columns."""
+    if not rows:
+        return
+    widths = [max(columns(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        pairs = zip(row, widths, strict=True)
+        cells = (cell + " " * (width - columns(cell)) for cell, width in pairs)
+        say((indent + "  ".join(cells)).rstrip())
+
+
+def human_size(count: int) -> str:
+    """Bytes for people: "87 MB" (of 1,000,000)."""
+    size = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 999.5:
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 9.95 else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
+
+
+@contextlib.contextmanager
+def progress(label: str, unit: str = "", scale: bool = False) -> Iterator[Progress | None]:
+    """A bar on stderr, if that is a terminal; else None. `scale`: the unit takes k, M, G."""
+    if not is_terminal(sys.stderr):
+        yield None
+        return
+    from tqdm import tqdm
+
+    with tqdm(desc=label, unit=unit, unit_scale=scale, leave=False, file=sys.stderr) as bar:
+
+        def show(done: int, total: int | None) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        bar.refresh()
+        yield show
+
+
+def _show_warning(text: Warning | str, *_: object) -> None:
+    note(f"warning: {text}")

@@ -1,0 +1,27 @@
+"""`candle remove`: an installed package out of the store."""
+
+from __future__ import annotations
+
+import click
+
+from ..package.store import Store
+from . import output
+from .options import TEXT
+
+EPILOG = """\
+\b
+Examples:
+  candle remove wiki_en
+  candle remove wiki_en 1.0.0
+
+The space is freed by `candle gc`. Documents that you added to an installed knowledge base are kept.
+"""
+
+
+@click.command("remove", epilog=EPILOG)
+@click.argument("name", type=TEXT)
+@click.argument("version", type=TEXT, required=False)
+def command(name: str, version: str | None) -> None:
+    """Remove an installed package, or one version of it."""
+    for removed in Store().remove(name.lower(), version):
+        output.say(f"{name.lower()} {removed} removed")
