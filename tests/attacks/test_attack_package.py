@@ -7,6 +7,7 @@ say different things.
 from __future__ import annotations
 
 import io
+import json
 import struct
 import zipfile
 import zlib
@@ -138,8 +139,9 @@ def manifest(*parts: Part, head: str = HEAD) -> Part:
     for part in parts:
         digest = sha256(part.data).hexdigest()
         path = part.path if isinstance(part.path, str) else part.path.decode("latin-1")
-        text += f"[[entries]]\npath = {path!r}\nsize = {len(part.data)}\nsha256 = '{digest}'\n"
-    return Part("manifest.toml", text.encode() if parts else (text + "entries = []").encode())
+        text += f"[[entries]]\npath = {json.dumps(path)}\n"
+        text += f'size = {len(part.data)}\nsha256 = "{digest}"\n'
+    return Part("manifest.toml", text.encode())
 
 
 def package(*parts: Part, head: str = HEAD, **options: Any) -> bytes:
@@ -179,8 +181,9 @@ ZIP64_MAX = struct.pack("<2H2Q", 1, 16, 2**64 - 1, 2**64 - 1)
 ZIP64 = struct.pack("<2H2Q", 1, 16, 4, 4)
 
 
-def entry(path: str, size: object = 0, digest: str = "'" + "0" * 64 + "'") -> bytes:
-    return with_toml(f"{HEAD}[[entries]]\npath = {path!r}\nsize = {size}\nsha256 = {digest}\n")
+def entry(path: object, size: object = 0, digest: str = "0" * 64) -> bytes:
+    lines = f"path = {json.dumps(path)}\nsize = {size}\nsha256 = {json.dumps(digest)}\n"
+    return with_toml(HEAD + "[[entries]]\n" + lines)
 
 
 STRUCTURE: dict[str, tuple[bytes, str]] = {
@@ -361,48 +364,55 @@ for _name, (_path, _says) in PATHS.items():
     STRUCTURE[f"path_{_name}"] = (archive([manifest(), Part(_path)]), _says)
 STRUCTURE["path_not_utf8"] = (archive([manifest(), Part(b"\xff")]), "paths in ASCII")
 
+LINES = "a manifest in plain lines of TOML"
 MANIFESTS: dict[str, tuple[bytes, str]] = {
-    "not_utf8": (with_toml(b"\xff"), "a manifest in TOML"),
-    "not_toml": (with_toml("= = ="), "a manifest in TOML"),
-    "toml_key_twice": (with_toml(HEAD + 'name = "x"\n'), "a manifest in TOML"),
-    "toml_nested_arrays": (with_toml("a = " + "[\n" * 20_000), "a manifest in TOML"),
-    "toml_dotted_key": (with_toml("a" + ".a" * 100_000 + " = 1"), "lines of at most 8192 bytes"),
-    "toml_long_number": (with_toml("a = " + "9" * 5000), "a manifest in TOML"),
+    "not_utf8": (with_toml(b"\xff"), LINES),
+    "not_toml": (with_toml("= = ="), LINES),
+    "toml_key_twice": (with_toml(HEAD + 'name = "x"\n'), LINES),
+    "toml_nested_arrays": (with_toml("a = " + "[\n" * 20_000), LINES),
+    "toml_nested_arrays_in_a_line": (with_toml("a = " + "[" * 20_000), LINES),
+    "toml_dotted_key": (with_toml("a" + ".a" * 100_000 + " = 1"), LINES),
+    "toml_dotted_key_in_a_value": (with_toml("a = {a" + ".a" * 100_000 + " = 1}"), LINES),
+    "toml_quoted_key": (with_toml('"a"."a" = 1'), LINES),
+    "toml_dotted_table": (with_toml("[a.a]"), LINES),
+    "toml_open_string": (with_toml('a = """\n'), LINES),
+    "toml_long_number": (with_toml("a = " + "9" * 5000), LINES),
+    "toml_huge_exponent": (with_toml(HEAD + "license = 1e999999999\n"), "license as a printable"),
     "empty": (with_toml(""), "format = 1, got 'none'"),
     "format_2": (with_toml(HEAD.replace("format = 1", "format = 2")), "a newer Candle wrote it"),
     "format_of_text": (with_toml(HEAD.replace("format = 1", 'format = "1"')), "format = 1"),
     "format_true": (with_toml(HEAD.replace("format = 1", "format = true")), "format = 1"),
     "format_float": (with_toml(HEAD.replace("format = 1", "format = 1.0")), "format = 1"),
-    "key_unknown": (package(head=HEAD + 'script = "x"\n'), "known keys, got 'script'"),
-    "no_entries": (with_toml(HEAD), "entries in the manifest"),
-    "no_name": (package(head=HEAD.replace('name = "m"\n', "")), "name in the manifest"),
+    "key_unknown": (with_toml(HEAD + 'script = "x"\n'), "known keys, got 'script'"),
+    "no_name": (with_toml(HEAD.replace('name = "m"\n', "")), "name in the manifest"),
     "entries_a_table": (with_toml(HEAD + "[entries]\n"), "[[entries]]"),
-    "entries_of_numbers": (with_toml(HEAD + "entries = [1]\n"), "[[entries]], got 1"),
+    "entries_of_text": (with_toml(HEAD + 'entries = ["a"]\n'), "[[entries]], got 'a'"),
     "entry_with_more": (
-        with_toml(HEAD + "[[entries]]\npath='a'\nsize=0\nsha256=''\nmode=1\n"),
+        with_toml(HEAD + '[[entries]]\npath = "a"\nsize = 0\nsha256 = ""\nmode = 1\n'),
         "path, sha256, size in [[entries]]",
     ),
     "entry_size_negative": (entry("a", -1), "the size of 'a' from 0"),
     "entry_size_true": (entry("a", "true"), "the size of 'a' from 0"),
     "entry_size_float": (entry("a", "1.0"), "the size of 'a' from 0"),
     "entry_size_2_63": (entry("a", 1 << 63), "the size of 'a' from 0"),
-    "entry_path_a_number": (
-        with_toml(HEAD + "[[entries]]\npath=1\nsize=0\nsha256=''\n"),
-        "an entry's path as text",
-    ),
+    "entry_path_a_number": (entry(1), "an entry's path as text"),
     "entry_path_parent": (entry("../a"), "'..' as a part"),
+    "entry_path_a_newline": (entry("a\n"), "characters other than"),
     "entry_is_the_manifest": (entry("manifest.toml"), "(twice)"),
-    "digest_a_path": (
-        entry("a", 0, "'../../../../etc/passwd'"),
-        "64 hex digits for 'a', got '../../../../etc/passwd'",
-    ),
-    "digest_of_63": (entry("a", 0, "'" + "0" * 63 + "'"), "64 hex digits for 'a'"),
-    "digest_upper_case": (entry("a", 0, "'" + "A" * 64 + "'"), "64 hex digits for 'a'"),
-    "digest_with_prefix": (entry("a", 0, "'sha256:" + "0" * 64 + "'"), "64 hex digits for 'a'"),
-    "digest_with_newline": (entry("a", 0, '"' + "0" * 64 + '\\n"'), "64 hex digits for 'a'"),
+    "digest_a_path": (entry("a", 0, "../../../etc/passwd"), "64 hex digits for 'a', got '../.."),
+    "digest_of_63": (entry("a", 0, "0" * 63), "64 hex digits for 'a'"),
+    "digest_upper_case": (entry("a", 0, "A" * 64), "64 hex digits for 'a'"),
+    "digest_with_prefix": (entry("a", 0, "sha256:" + "0" * 64), "64 hex digits for 'a'"),
+    "digest_with_newline": (entry("a", 0, "0" * 64 + "\n"), "64 hex digits for 'a'"),
     "entries_out_of_order": (package(B, A), "in the order of their paths"),
 }
-_BAD_NAMES = [
+
+
+def _add(key: str, text: str, says: str) -> None:
+    MANIFESTS[key] = (with_toml(text), says)
+
+
+for _name in (
     "../x",
     "",
     "A",
@@ -416,66 +426,42 @@ _BAD_NAMES = [
     "nul.x",
     "a\\b",
     "a\n",
-]
-for _name in _BAD_NAMES:
-    _head = HEAD.replace('name = "m"', f"name = {_name!r}".replace("'", '"'))
-    MANIFESTS[f"name_{_name[:8]!r}"] = (package(head=_head), "a name of 1 to 64 of")
-for _name in ["", "v1.0", "1.0/..", "..", "1.0 ", "01.0", "latest", "1!1.0", "1" * 65, "1.0-1"]:
-    _head = HEAD.replace('"1.0"', f'"{_name}"')
-    MANIFESTS[f"version_{_name[:8]!r}"] = (package(head=_head), "a version in normal form")
-for _key, _text, _says in [
-    ("name_a_number", HEAD.replace('"m"', "1"), "a name of 1 to 64"),
-    ("version_a_number", HEAD.replace('"1.0"', "1.0"), "a version in normal form"),
-    ("kind_with_space", HEAD.replace('"encoder"', '"my encoder"'), "a kind such as"),
-    ("license_a_list", HEAD + "license = []\n", "license as a printable line"),
-    ("description_of_escapes", HEAD + 'description = "\\u001b[2J"\n', "description as a printable"),
-    ("description_long", HEAD + f'description = "{"x" * 1001}"\n', "at most 1000 characters"),
-    (
-        "embedder_missing",
-        HEAD.replace("encoder", "knowledge-base"),
-        "[embedder] in a knowledge-base",
-    ),
-    ("embedder_not_asked", HEAD + '[embedder]\nname=""\ndigest=""\ndimension=1\n', "no other kind"),
-    ("requirements_a_list", HEAD + "requirements = []\n", "a table [requirements]"),
-    (
-        "requirement_unknown",
-        HEAD + '[requirements]\nrocm = ">=5"\n',
-        "known requirements, got rocm",
-    ),
-    (
-        "requirement_not_pep440",
-        HEAD + '[requirements]\ncuda = "new"\n',
-        "cuda as a version specifier",
-    ),
-    ("requirement_a_number", HEAD + "[requirements]\ncuda = 11\n", "cuda as a version specifier"),
-    ("memory_of_megabytes", HEAD + '[requirements]\nmemory = "2GB"\n', "memory such as"),
-    ("features_a_text", HEAD + '[requirements]\ncpu_features = "avx2"\n', "cpu_features as a list"),
-]:
-    _toml = _text.replace("[", "entries = []\n[", 1) if "\n[" in _text else _text + "entries = []\n"
-    MANIFESTS[_key] = (with_toml(_toml), _says)
-_KB = HEAD.replace("encoder", "knowledge-base") + "entries = []\n[embedder]\n"
-_HEX = "0" * 64
-for _key, _text, _says in [
-    ("embedder_digest_a_path", 'name="e"\ndigest="sha256:../x"\ndimension=1\n', "64 hex digits"),
-    ("embedder_digest_md5", f'name="e"\ndigest="md5:{_HEX}"\ndimension=1\n', "64 hex digits"),
-    (
-        "embedder_dimension_0",
-        f'name="e"\ndigest="sha256:{_HEX}"\ndimension=0\n',
-        "from 1 to 1048576",
-    ),
-    (
-        "embedder_dimension_text",
-        f'name="e"\ndigest="sha256:{_HEX}"\ndimension="1"\n',
-        "dimension from",
-    ),
-    (
-        "embedder_name_a_list",
-        f'name=[]\ndigest="sha256:{_HEX}"\ndimension=1\n',
-        "embedder's name as",
-    ),
-    ("embedder_with_more", f'name=""\ndigest="sha256:{_HEX}"\ndimension=1\nx=1\n', "in [embedder]"),
-]:
-    MANIFESTS[_key] = (with_toml(_KB + _text), _says)
+):
+    _add(f"name_{_name[:8]!r}", HEAD.replace('"m"', json.dumps(_name)), "a name of 1 to 64 of")
+for _name in ("", "v1.0", "1.0/..", "..", "1.0 ", "01.0", "latest", "1!1.0", "1" * 65, "1.0-1"):
+    _says = "a version in normal form"
+    _add(f"version_{_name[:8]!r}", HEAD.replace('"1.0"', json.dumps(_name)), _says)
+
+_REQUIREMENTS = HEAD + "[requirements]\n"
+_BASE = HEAD.replace("encoder", "knowledge-base")
+_HASH = '"sha256:' + "0" * 64 + '"'
+
+
+def _embedder(name: str = '"e"', digest: str = _HASH, dimension: str = "1") -> str:
+    return f"{_BASE}[embedder]\nname = {name}\ndigest = {digest}\ndimension = {dimension}\n"
+
+
+_add("name_a_number", HEAD.replace('"m"', "1"), "a name of 1 to 64")
+_add("version_a_number", HEAD.replace('"1.0"', "1.0"), "a version in normal form")
+_add("kind_with_space", HEAD.replace('"encoder"', '"my encoder"'), "a kind such as")
+_add("license_a_list", HEAD + "license = []\n", "license as a printable line")
+_add("description_of_escapes", HEAD + 'description = "\\u001b[2J"\n', "description as a printable")
+_add("description_long", HEAD + f'description = "{"x" * 1001}"\n', "at most 1000 characters")
+_add("embedder_missing", _BASE, "[embedder] in a knowledge-base")
+_add("embedder_not_asked", _embedder().replace(_BASE, HEAD), "no other kind")
+_add("embedder_digest_a_path", _embedder(digest='"sha256:../x"'), "64 hex digits")
+_add("embedder_digest_md5", _embedder(digest=_HASH.replace("sha256", "md5")), "64 hex digits")
+_add("embedder_dimension_0", _embedder(dimension="0"), "dimension from 1 to 1048576")
+_add("embedder_dimension_text", _embedder(dimension='"1"'), "dimension from 1 to 1048576")
+_add("embedder_name_a_list", _embedder(name="[]"), "the embedder's name as a printable")
+_add("embedder_with_more", _embedder() + "x = 1\n", "digest, dimension, name in [embedder]")
+_add("requirements_a_list", HEAD + "requirements = []\n", "a table [requirements]")
+_add("requirement_unknown", _REQUIREMENTS + 'rocm = ">=5"\n', "known requirements, got rocm")
+_add("requirement_not_pep440", _REQUIREMENTS + 'cuda = "new"\n', "cuda as a version specifier")
+_add("requirement_a_number", _REQUIREMENTS + "cuda = 11\n", "cuda as a version specifier")
+_add("memory_of_gigabytes", _REQUIREMENTS + 'memory = "2GB"\n', "memory such as")
+_add("features_a_text", _REQUIREMENTS + 'cpu_features = "avx2"\n', "cpu_features as a list")
+_add("features_with_space", _REQUIREMENTS + 'cpu_features = ["a b"]\n', "cpu_features as names")
 
 ATTACKS = {**STRUCTURE, **{f"manifest_{name}": attack for name, attack in MANIFESTS.items()}}
 

@@ -9,18 +9,23 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any
 
-import tomli_w
 from packaging.version import InvalidVersion, Version
 
 from ..errors import PackageError
 from .format import MANIFEST, MAX_ENTRIES, MAX_SIZE, collision, path_fault
-from .requirements import Requirements
+from .requirements import Requirements, quote
 
 MAX_MANIFEST = 4 << 20
-MAX_LINE = 8192  # the TOML reader's time grows with the square of a dotted key's length
 MAX_TEXT = 1000
 MAX_DIMENSION = 1 << 20
 
+# The lines that a manifest may have: one bare key, one plain value. Within TOML as a whole, 4 MB of
+# dotted keys keep the parser busy for a minute, and nested arrays exhaust its stack.
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_LINE = re.compile(
+    rf"(?:#.*|\[\[?[a-z_]+\]\]?|[a-z0-9_]+ = (?:{_STRING}|[0-9a-z.+:-]{{1,40}}"
+    rf"|\[(?:{_STRING}(?:, )?)*\]))?"
+)
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?")
 _KIND = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
 _VERSION = re.compile(r"[0-9][0-9a-z.+]{0,63}")
@@ -97,21 +102,18 @@ class Manifest:
 
     def to_toml(self) -> bytes:
         """The one form of these contents."""
-        head: dict[str, Any] = {"format": 1, "name": self.name, "version": self.version}
-        head["kind"] = self.kind
-        for key in ("license", "description", "created_by"):
-            head[key] = getattr(self, key)
-        if self.requirements.table():
-            head["requirements"] = self.requirements.table()
+        lines = ["format = 1"]
+        for key in ("name", "version", "kind", "license", "description", "created_by"):
+            lines.append(f"{key} = {quote(getattr(self, key))}")
+        lines += self.requirements.to_toml()
         if self.embedder is not None:
             e = self.embedder
-            head["embedder"] = {"name": e.name, "digest": e.digest, "dimension": e.dimension}
-        # by hand: the characters of a path need no escapes, and 10,000 entries little time
-        tables = (
-            f'\n[[entries]]\npath = "{e.path}"\nsize = {e.size}\nsha256 = "{e.sha256}"\n'
-            for e in self.entries
-        )
-        return (tomli_w.dumps(head) + "".join(tables)).encode()
+            lines += ["", "[embedder]", f"name = {quote(e.name)}"]
+            lines += [f"digest = {quote(e.digest)}", f"dimension = {e.dimension}"]
+        for entry in self.entries:
+            lines += ["", "[[entries]]", f"path = {quote(entry.path)}"]
+            lines += [f"size = {entry.size}", f"sha256 = {quote(entry.sha256)}"]
+        return "".join(f"{line}\n" for line in lines).encode()
 
     @staticmethod
     def from_toml(data: bytes | memoryview, op: str) -> Manifest:
@@ -122,7 +124,7 @@ class Manifest:
         _require(version == 1, op, "format 1", version, "a newer Candle wrote it: upgrade")
         unknown = table.keys() - _KEYS
         _require(not unknown, op, "known keys", ", ".join(sorted(unknown)))
-        missing = {"name", "version", "kind", "entries"} - table.keys()
+        missing = {"name", "version", "kind"} - table.keys()
         _require(not missing, op, f"{', '.join(sorted(missing))} in the manifest", "none")
         try:
             return Manifest(
@@ -132,9 +134,9 @@ class Manifest:
                 license=table.get("license", ""),
                 description=table.get("description", ""),
                 created_by=table.get("created_by", ""),
-                requirements=Requirements.parse(table.get("requirements", {}), op),
+                requirements=Requirements.parse(table.get("requirements", {})),
                 embedder=_parse_embedder(table.get("embedder")),
-                entries=tuple(_parse_entries(table["entries"])),
+                entries=tuple(_parse_entries(table.get("entries", []))),
             )
         except PackageError as error:
             raise PackageError(op, error.expected, error.got, error.hint) from None
@@ -173,12 +175,14 @@ def is_digest(text: object) -> bool:
 
 def _load(data: bytes, op: str) -> dict[str, Any]:
     _require(len(data) <= MAX_MANIFEST, op, f"at most {MAX_MANIFEST} bytes", len(data))
-    longest = max(map(len, data.split(b"\n")))
-    _require(longest <= MAX_LINE, op, f"lines of at most {MAX_LINE} bytes", longest)
     try:
-        return tomllib.loads(data.decode())
+        text = data.decode()
+        for number, line in enumerate(text.split("\n"), 1):
+            if not _LINE.fullmatch(line):
+                raise ValueError(f"no plain key and value in line {number}: {line[:80]!r}")
+        return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # UTF-8, TOML and out-of-range numbers are so
-        raise PackageError(op, "a manifest in TOML", str(error)[:200]) from None
+        raise PackageError(op, "a manifest in plain lines of TOML", str(error)[:200]) from None
 
 
 def _require(holds: bool, op: str, expected: str, got: object, hint: str = "") -> None:

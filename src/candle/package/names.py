@@ -93,8 +93,8 @@ def _classify_folder(path: Path, op: str) -> Resolved | None:
 
 
 def _from_path(op: str, name: str) -> Resolved | None:
-    path = Path(name).expanduser()
-    if "\0" in name or not path.exists():
+    path = _existing(name)
+    if path is None:
         if _is_surely_path(name):
             raise NameNotFoundError(op, "a file or folder", "none at that path")
         return None
@@ -103,6 +103,14 @@ def _from_path(op: str, name: str) -> Resolved | None:
         names = ", ".join(sorted(p.name for p in path.iterdir())[:8]) or "an empty folder"
         raise NameNotFoundError(op, "a model or knowledge base in that folder", names)
     return found  # a folder that merely has the name of a model hides nothing
+
+
+def _existing(name: str) -> Path | None:
+    try:
+        path = Path(name).expanduser()
+        return path if name and path.exists() else None
+    except (OSError, RuntimeError, ValueError):  # too long, an unknown user, a NUL character
+        return None
 
 
 def _is_surely_path(name: str) -> bool:

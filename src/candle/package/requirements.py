@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -15,6 +16,7 @@ from ..errors import PackageError, RequirementError
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _MEMORY = re.compile(r"([1-9][0-9]{0,5}) (KiB|MiB|GiB|TiB)")
 _FEATURE = re.compile(r"[a-z0-9_.]{1,32}")
+_OP = "requirements"
 _VERSIONED = ("candle", "python", "cuda")
 
 
@@ -32,24 +34,32 @@ class Requirements:
     memory: str = ""
     cpu_features: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        for name in _VERSIONED:
+            _check_specifier(name, getattr(self, name))
+        parse_memory(self.memory)
+        features = self.cpu_features
+        if not all(isinstance(n, str) and _FEATURE.fullmatch(n) for n in features):
+            raise PackageError(_OP, "cpu_features as names", repr(features)[:80])
+
     @staticmethod
-    def parse(table: object, op: str) -> Requirements:
-        """Check a TOML table. Raises PackageError, its message beginning with `op`."""
+    def parse(table: object) -> Requirements:
+        """Check a TOML table. Raises PackageError."""
         if not isinstance(table, dict):
-            raise PackageError(op, "a table [requirements]", repr(table)[:80])
+            raise PackageError(_OP, "a table [requirements]", repr(table)[:80])
         unknown = table.keys() - {f.name for f in fields(Requirements)}
         if unknown:
-            raise PackageError(op, "known requirements", ", ".join(sorted(unknown)))
-        found = {**table, "cpu_features": _features(table.get("cpu_features", []), op)}
-        for name in _VERSIONED:
-            _check_specifier(name, found.get(name, ""), op)
-        parse_memory(found.get("memory", ""), op)
-        return Requirements(**found)
+            raise PackageError(_OP, "known requirements", ", ".join(sorted(unknown)))
+        features = table.get("cpu_features", [])
+        if not isinstance(features, list):
+            raise PackageError(_OP, "cpu_features as a list", repr(features)[:80])
+        return Requirements(**{**table, "cpu_features": tuple(features)})
 
-    def table(self) -> dict[str, Any]:
-        """The TOML table, without what asks for nothing."""
+    def to_toml(self) -> list[str]:
+        """The lines of the TOML table, without what asks for nothing."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items() if v}
+        lines = [f"{name} = {quote(value)}" for name, value in values.items() if value]
+        return ["", "[requirements]", *lines] if lines else []
 
     def unmet(self, detected: Mapping[str, Any]) -> list[str]:
         """What `detected` lacks, one sentence each: needed, here, and what would satisfy it.
@@ -69,31 +79,29 @@ class Requirements:
             raise RequirementError(op, "a machine that meets its requirements", "; ".join(lacking))
 
 
-def parse_memory(text: object, op: str) -> int:
+def quote(value: str | tuple[str, ...]) -> str:
+    """A TOML string or list of them; the text is printable, so JSON's escapes are TOML's."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def parse_memory(text: object) -> int:
     """Bytes of "2 GiB"; 0 for an empty text. Raises PackageError."""
     if text == "":
         return 0
     found = _MEMORY.fullmatch(text) if isinstance(text, str) else None
     if found is None:
-        raise PackageError(op, 'memory such as "512 MiB" or "2 GiB"', repr(text)[:80])
+        raise PackageError(_OP, 'memory such as "512 MiB" or "2 GiB"', repr(text)[:80])
     return int(found[1]) * _UNITS[found[2]]
 
 
-def _features(value: object, op: str) -> tuple[str, ...]:
-    names = value if isinstance(value, list) else [None]
-    if not all(isinstance(n, str) and _FEATURE.fullmatch(n) for n in names):
-        raise PackageError(op, "cpu_features as a list of names", repr(value)[:80])
-    return tuple(names)
-
-
-def _check_specifier(name: str, text: object, op: str) -> None:
+def _check_specifier(name: str, text: object) -> None:
     try:
-        if not isinstance(text, str) or len(text) > 100:
+        if not isinstance(text, str) or len(text) > 100 or not text.isprintable():
             raise InvalidSpecifier(text)
         SpecifierSet(text)
     except InvalidSpecifier:
         example = 'a version specifier such as ">=11.7,<12"'
-        raise PackageError(op, f"{name} as {example}", repr(text)[:80]) from None
+        raise PackageError(_OP, f"{name} as {example}", repr(text)[:80]) from None
 
 
 def _unmet_version(name: str, specifier: str, here: object) -> str:
@@ -109,7 +117,7 @@ def _unmet_version(name: str, specifier: str, here: object) -> str:
 
 
 def _unmet_memory(text: str, here: object) -> str:
-    needed = parse_memory(text, "memory")
+    needed = parse_memory(text)
     if not needed or (isinstance(here, int) and here >= needed):
         return ""
     found = f"{here / (1 << 20):.0f} MiB" if isinstance(here, int) else "an unknown amount"

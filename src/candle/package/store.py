@@ -126,15 +126,14 @@ class Store:
 
     def list(self) -> Sequence[InstalledPackage]:
         """All packages, by name, then version. Raises StoreError if a manifest is damaged."""
-        folders = sorted((self.home / "packages").glob("*/*/" + MANIFEST))
-        found = [self._load(p.parent.parent.name, p) for p in folders]
+        found = [self._load(p.parent.parent.name, p) for p in self._manifests("*")]
         return sorted(found, key=lambda p: (p.name, Version(p.version)))
 
     def get(self, name: str, version: str | None = None) -> InstalledPackage:
         """A package, the latest version if none is given. Raises NameNotFoundError, StoreError."""
         versions = self._versions(name)
         if not versions:
-            names = sorted(p.parent.parent.name for p in self._manifests())
+            names = sorted({p.parent.parent.name for p in self._manifests("*")})
             near = ", ".join(difflib.get_close_matches(name, names, 3) or names[:5])
             hint = f"installed are: {near}" if near else "nothing is installed"
             raise NameNotFoundError(f"package {name!r}", "an installed package", "none", hint)
@@ -205,8 +204,13 @@ class Store:
                 (self.home / "tmp").mkdir(exist_ok=True)
                 yield
 
-    def _manifests(self) -> Sequence[Path]:
-        return list((self.home / "packages").glob("*/*/" + MANIFEST))
+    def _manifests(self, name: str) -> Iterator[Path]:
+        """The manifests of packages that match `name`; whatever is not ours is passed over."""
+        for path in sorted((self.home / "packages").glob(f"{name}/*/{MANIFEST}")):
+            with contextlib.suppress(PackageError):
+                check_name(path.parent.parent.name, "")
+                check_version(path.parent.name, "")
+                yield path
 
     def _folder(self, name: str, version: str) -> Path:
         check_version(version, f"package {name!r}")
@@ -214,7 +218,7 @@ class Store:
 
     def _versions(self, name: str) -> Sequence[str]:
         check_name(name, "package")
-        return [p.parent.name for p in (self.home / "packages" / name).glob("*/" + MANIFEST)]
+        return [path.parent.name for path in self._manifests(name)]
 
     def _load(self, name: str, path: Path) -> InstalledPackage:
         try:
