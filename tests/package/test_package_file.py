@@ -290,3 +290,24 @@ def test_weights_must_fill_their_entry() -> None:
     for size in (0, 8, 63, 128):
         with pytest.raises(PackageError, match=f"64 bytes in weights.bin, got {size}"):
             read_weights(index, size)
+
+
+def test_a_change_of_any_byte_is_noticed(tmp_path: Path) -> None:
+    """One sequence of bytes for given entries: no field is free, no byte unchecked."""
+    path = tmp_path / "m.candle"
+    write_package(path, PLAIN, {"a": b"hello", "b/c": b"x" * 70})
+    good = path.read_bytes()
+    for at in range(len(good)):
+        path.write_bytes(good[:at] + bytes([good[at] ^ 0x21]) + good[at + 1 :])
+        with pytest.raises(PackageError), PackageReader.open(path) as package:
+            package.verify()
+
+
+def test_every_prefix_and_every_extension_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "m.candle"
+    write_package(path, PLAIN, {"a": b"hello"})
+    good = path.read_bytes()
+    for content in (*(good[:n] for n in range(len(good))), good + b"\0", b"\0" + good, good * 2):
+        path.write_bytes(content)
+        with pytest.raises(PackageError):
+            PackageReader.open(path)
