@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -20,7 +19,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     file is removed and whatever had the name before is untouched. Raises OSError.
     """
     final = Path(path)
-    partial = final.with_name(f".{final.name[:100]}.{secrets.token_hex(8)}.tmp")
+    partial = final.with_name(f".{final.name[:100]}.{os.urandom(8).hex()}.tmp")
     # os.open, not mkstemp: the kernel then applies the user's umask, as for any new file
     stream = os.fdopen(os.open(partial, _FLAGS, 0o666), "w+b")
     try:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from ..errors import GgufError
 from .gguf_types import ARRAY, BOOL, STR, VALUE_TYPES
@@ -71,12 +69,11 @@ class Cursor:
         raise GgufError(self.op, expected, got, hint or f"byte {self.at}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Array:
+class _Array(NamedTuple):
     """An array that is still bytes."""
 
     kind: int
-    count: int
+    length: int
     start: int
     depth: int
 
@@ -135,7 +132,7 @@ class GgufMetadata(Mapping[str, Any]):
     def count(self, key: str) -> int:
         """How many elements the array `key` has, without decoding it."""
         value = self._values[key]
-        return value.count if isinstance(value, _Array) else len(value)
+        return value.length if isinstance(value, _Array) else len(value)
 
     def require(self, key: str, kind: str) -> Any:
         """The value of `key`, which must be of `kind`: int, float, bool, str, or list[...] of one.
@@ -143,6 +140,8 @@ class GgufMetadata(Mapping[str, Any]):
         Raises GgufError if the key is absent or of another type: nothing is converted.
         """
         if key not in self._values:
+            import difflib  # for this error only: it takes 3 ms to load
+
             near = difflib.get_close_matches(key, list(self._values), 3)
             hint = f"near it: {', '.join(near)}" if near else ""
             raise GgufError(self._op, f"metadata {key!r} ({kind})", "none", hint)
@@ -215,23 +214,23 @@ def _decode(cursor: Cursor, array: _Array, key: str) -> list[Any]:
     if array.kind == STR:
         return _decode_strings(cursor, array, key)
     if array.kind == BOOL:
-        return _decode_bools(cursor, array.start, array.count, key)
+        return _decode_bools(cursor, array.start, array.length, key)
     if array.kind == ARRAY:
         inner = []
-        for _ in range(array.count):
+        for _ in range(array.length):
             child = _read_array(cursor, key, array.depth + 1)
             after = cursor.at
             inner.append(_decode(cursor, child, key))
             cursor.at = after
         return inner
-    fmt = f"<{array.count}{VALUE_TYPES[array.kind][1]}"
+    fmt = f"<{array.length}{VALUE_TYPES[array.kind][1]}"
     return list(struct.unpack_from(fmt, cursor.data, array.start))
 
 
 def _decode_strings(cursor: Cursor, array: _Array, key: str) -> list[str]:
     data, at = cursor.data, array.start
     found: list[str] = []
-    for index in range(array.count):
+    for index in range(array.length):
         start = at + 8
         at = start + _U64(data, at)[0]
         try:

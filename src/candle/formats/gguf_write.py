@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from ..dtype import DType
 from ..errors import GgufError
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
 Source = tuple[DType, tuple[int, ...], "Buffer"]  # dtype, row-major shape, contiguous bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Typed:
+class Typed(NamedTuple):
     """A metadata value with its type named: `Typed("u8", 3)`, `Typed("array[f32]", [0.5])`."""
 
     type_name: str

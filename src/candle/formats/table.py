@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..dtype import DType
 from ..errors import FormatError
@@ -25,8 +24,7 @@ class TensorInfo:
     nbytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignTensor:
+class ForeignTensor(NamedTuple):
     """A tensor that is in a file, in a type that Candle has no `DType` for."""
 
     name: str
@@ -66,6 +64,8 @@ class TensorTable(Mapping[str, TensorInfo]):
         raise self._error(self._op, expected, found.type_name)
 
     def _absent(self, name: str) -> tuple[str, str, str]:
+        import difflib  # for this error only: it takes 3 ms to load
+
         near = difflib.get_close_matches(name, list(self._found)[:5000], 3)
         hint = self._part or (f"near it: {', '.join(near)}" if near else "")
         return f"a tensor named {name!r}", f"{len(self)} others", hint

@@ -6,11 +6,11 @@ import re
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from importlib import metadata
 from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
+from .._version import __version__
 from ..errors import PackageError
 from .format import MANIFEST, MAX_ENTRIES, MAX_SIZE, collision, path_fault
 from .requirements import Requirements, quote
@@ -47,10 +47,7 @@ _KEYS = {
 
 def created_by() -> str:
     """`candle X.Y`, for a manifest."""
-    try:
-        return f"candle {metadata.version('candle')}"
-    except metadata.PackageNotFoundError:
-        return "candle (from source)"
+    return f"candle {__version__}"
 
 
 @dataclass(frozen=True, slots=True)

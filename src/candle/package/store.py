@@ -17,7 +17,6 @@ import dataclasses
 import difflib
 import errno
 import os
-import secrets
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -268,7 +267,7 @@ class Store:
 
     def _publish(self, name: str, package: PackageReader) -> None:
         """The step that makes a package visible: its manifest appears, whole."""
-        partial = self.home / "tmp" / secrets.token_hex(8)
+        partial = self.home / "tmp" / os.urandom(8).hex()
         package.extract(MANIFEST, partial)
         folder = self._folder(name, package.manifest.version)
         folder.mkdir(parents=True, exist_ok=True)

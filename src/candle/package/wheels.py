@@ -6,11 +6,14 @@ import importlib.util
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
-from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..errors import NameNotFoundError, StoreError
 from ..formats.atomic import atomic_file
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 ENTRY_POINTS = "candle.models"
 _CHUNK = 4 << 20
@@ -79,8 +82,7 @@ def locate(model: WheelModel, cache: Path) -> Path | None:
     Raises StoreError where the pieces do not make the known whole, or cannot be written.
     """
     if not model.parts:
-        found = next(_files(model.modules[-1], model.inside), None)
-        return found
+        return next(_files(model.modules[-1], model.inside), None)
     pairs = zip(model.modules, model.parts, strict=True)
     pieces = [piece for module, part in pairs for piece in _files(module, part)]
     if len(pieces) != len(model.parts):
@@ -129,12 +131,14 @@ def _join(model: WheelModel, pieces: list[Path], target: Path) -> Path:
     return target
 
 
-def plugins() -> dict[str, metadata.EntryPoint]:
+def plugins() -> dict[str, EntryPoint]:
     """The models that installed packages offer under the entry-point group `candle.models`."""
+    from importlib import metadata  # 20 ms to load, and most names are found before
+
     return {point.name.lower(): point for point in metadata.entry_points(group=ENTRY_POINTS)}
 
 
-def locate_plugin(point: metadata.EntryPoint) -> Path:
+def locate_plugin(point: EntryPoint) -> Path:
     """The path that an entry point names.
 
     `pkg` is the folder of that package, which is not imported; `pkg.module:function` is called and
