@@ -19,7 +19,7 @@ from candle.tensor import Tensor
 class HashingEmbedder:
     """Stands where `candle.rag.embed.Embedder` does."""
 
-    def __init__(self, dimension: int = 32, max_tokens: int = 256, name: str = "hashing") -> None:
+    def __init__(self, dimension: int = 64, max_tokens: int = 256, name: str = "hashing") -> None:
         self.name = name
         self.dimension = dimension
         self.max_tokens = max_tokens
@@ -29,7 +29,7 @@ class HashingEmbedder:
 
     def tokenize(self, text: str) -> list[int]:
         words = re.findall(r"\w+|[^\w\s]", text.lower())
-        return [0, *(zlib_hash(word) for word in words), 1]
+        return [0, *(word_hash(word) for word in words), 1]
 
     def embed(
         self,
@@ -54,34 +54,5 @@ class HashingEmbedder:
         return [x / length for x in row]
 
 
-def zlib_hash(word: str) -> int:
+def word_hash(word: str) -> int:
     return int.from_bytes(hashlib.sha256(word.encode()).digest()[:4], "little")
-
-
-def stand_in() -> None:
-    """Until the kernel is in the build: exact search in NumPy."""
-    import numpy
-
-    import candle.rag.topk as topk
-    from candle.errors import NativeError
-
-    one = Tensor.from_buffer(array("f", [1.0]), DType.F32, (1, 1))
-    try:
-        topk.nearest(one, one, 1, None)
-    except NativeError:
-        topk.nearest = _nearest  # type: ignore[assignment]
-        del numpy
-
-
-def _nearest(queries: Tensor, vectors: Tensor, k: int, mask: Tensor | None) -> tuple[Any, Any]:
-    import numpy
-
-    q, v = queries.numpy(), vectors.numpy()
-    scores = numpy.stack([(v * row).sum(1, dtype=numpy.float32) for row in q])
-    if mask is not None:
-        scores[:, mask.numpy() == 0] = -numpy.inf
-    order = numpy.argsort(-scores, axis=1, kind="stable")[:, :k]
-    best = numpy.take_along_axis(scores, order, 1)
-    order[best == -numpy.inf] = -1
-    best, order = numpy.ascontiguousarray(best), numpy.ascontiguousarray(order.astype("int64"))
-    return Tensor.from_numpy(best), Tensor.from_numpy(order)

@@ -43,13 +43,15 @@ class Answer:
 
     `sources` are numbered from 1 in the prompt, in this order; `shortened` are ids of those of
     which only the beginning was shown, and `left_out` were found but had no room. Without any
-    source the model is not asked and `text` is empty.
+    source the model is not asked and `text` is empty. `finish_reason` is the model's: "length"
+    for an answer that `max_tokens` cut.
     """
 
     text: str
     sources: list[Document]
     shortened: list[str] = field(default_factory=list)
     left_out: list[Document] = field(default_factory=list)
+    finish_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +87,15 @@ def ask(
         return Answer("", [])
     prompt = build_prompt(generator, question, found, max_tokens)
     messages = prompt.messages
+    said: object
     if on_text is None:
-        text = str(generator.chat(messages, max_tokens=max_tokens, temperature=temperature))
+        said = generator.chat(messages, max_tokens=max_tokens, temperature=temperature)
+        text = str(said)
     else:
-        pieces = generator.stream_chat(messages, max_tokens=max_tokens, temperature=temperature)
-        text = _stream(pieces, on_text)
-    return Answer(text.strip(), prompt.sources, prompt.shortened, prompt.left_out)
+        said = generator.stream_chat(messages, max_tokens=max_tokens, temperature=temperature)
+        text = _stream(said, on_text)
+    reason = str(getattr(said, "finish_reason", ""))
+    return Answer(text.strip(), prompt.sources, prompt.shortened, prompt.left_out, reason)
 
 
 def build_prompt(
@@ -101,7 +106,7 @@ def build_prompt(
     Sources go in by rank; the first that does not fit whole is shortened at a sentence, those
     after it are left out. Raises ContextLengthError when not even the question fits.
     """
-    budget = generator.context - max_tokens - _TEMPLATE_TOKENS
+    budget = generator.context - max_tokens
     shown: list[str] = []
     for document in found:
         if _size(generator, [*shown, document.text], question) <= budget:
@@ -112,21 +117,26 @@ def build_prompt(
             shown.append(part)
         break
     if not shown:
-        need = _size(generator, [], question) + _LEAST_PART + max_tokens + _TEMPLATE_TOKENS
+        need = _size(generator, [], question) + _LEAST_PART + max_tokens
         raise ContextLengthError("ask", f"a context of at least {need} tokens", generator.context)
     sources = found[: len(shown)]
     shortened = [d.id for d, text in zip(sources, shown, strict=True) if text != d.text]
-    content = _content(shown, question)
-    return Prompt([{"role": "user", "content": content}], sources, shortened, found[len(shown) :])
+    return Prompt(_messages(shown, question), sources, shortened, found[len(shown) :])
 
 
-def _content(texts: list[str], question: str) -> str:
+def _messages(texts: list[str], question: str) -> Messages:
     sources = "\n\n".join(f"[{n}] {text.strip()}" for n, text in enumerate(texts, 1))
-    return f"{_TASK}\n\n{sources}\n\nQuestion: {question.strip()}"
+    content = f"{_TASK}\n\n{sources}\n\nQuestion: {question.strip()}"
+    return [{"role": "user", "content": content}]
 
 
 def _size(generator: ChatModel, texts: list[str], question: str) -> int:
-    return len(generator.tokenize(_content(texts, question)))
+    """Tokens of the prompt: exact where the model can lay out a conversation, else estimated."""
+    messages = _messages(texts, question)
+    chat_ids = getattr(generator, "chat_ids", None)
+    if chat_ids is not None:
+        return len(chat_ids(messages))
+    return len(generator.tokenize(messages[0]["content"])) + _TEMPLATE_TOKENS
 
 
 def _beginning(

@@ -99,7 +99,8 @@ def find_resume(text: str, breaks: Breaks, start: int, cut: int, overlap: int) -
             return at
     if breaks.block_around(low):
         return cut
-    return _between_clusters(text, start, low)
+    whole = range(low, min(cut, low + _MAX_CLUSTER))
+    return next((at for at in whole if not _joined(text, at)), low)
 
 
 def _strength(text: str, start: int, end: int) -> int:

@@ -92,6 +92,8 @@ class Embedder:
                 f"embedding model {name!r}", "a tokenizer.json", str(found.path)
             )
         encoder = BertEncoder.load(found.path)
+        if found.source == "path":
+            name = str(found.path.absolute())  # as it is found from any working folder
         digest = _model_digest(encoder.digest, file.read_bytes())
         return Embedder(name, encoder, Tokenizer.from_file(file), digest)
 

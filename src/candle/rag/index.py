@@ -54,7 +54,8 @@ class VectorIndex:
     ) -> VectorIndex:
         """An index of `vectors` [n, d]: a Tensor or any array of f32.
 
-        Ids are 0, 1, ... unless given. Raises ShapeError, DTypeError, and OptionError naming the row of a NaN.
+        Ids are 0, 1, ... unless given. Raises ShapeError, DTypeError, and OptionError naming the
+        row of a NaN.
         """
         rows = _as_tensor("build", vectors)
         index = cls(int(rows.shape[1]), metric)

@@ -49,7 +49,7 @@ def write_package(
         with retriever.store.reading() as view:
             entries = _write_files(view, Path(folder))
             settings = view.snapshot.settings
-        model = EmbedderEntry(settings.embedder, settings.digest, settings.dimension)
+        model = EmbedderEntry(_portable(settings.embedder), settings.digest, settings.dimension)
         manifest = Manifest(
             name=package_name(output) if name is None else name,
             version=version,
@@ -90,6 +90,11 @@ def package_name(output: Path) -> str:
     if not name:
         raise OptionError("write package", "a file name with a letter or digit", output.name)
     return name
+
+
+def _portable(embedder: str) -> str:
+    """A path on this machine would mean nothing on another: its last part is the name."""
+    return Path(embedder).name if Path(embedder).is_absolute() else embedder
 
 
 def _existing(folder: Path) -> Path:
@@ -137,7 +142,8 @@ def _write_database(
         connection.execute("PRAGMA page_size = 4096")
         connection.execute("PRAGMA journal_mode = OFF")  # the file is new: nothing to take back
         connection.execute("PRAGMA synchronous = OFF")  # what reads it copies it
-        create_tables(connection, replace(view.snapshot.settings, base=""))
+        known = view.snapshot.settings
+        create_tables(connection, replace(known, base="", embedder=_portable(known.embedder)))
         connection.execute("BEGIN")
         documents = view.connection.execute("SELECT id, digest FROM documents ORDER BY id")
         connection.executemany("INSERT INTO documents VALUES (?, ?)", documents)

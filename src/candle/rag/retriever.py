@@ -80,14 +80,15 @@ class Retriever(Closing):
         return cls(Store(Location(Path(path))), model)
 
     @classmethod
-    def load(cls, name: str | Path, embedder: TextEmbedder | None = None) -> Retriever:
-        """An installed knowledge base by its name, or one at a path, with its own embedder.
+    def load(cls, name: str | Path, embedder: str | TextEmbedder | None = None) -> Retriever:
+        """An installed knowledge base by its name, or one at a path.
 
-        Raises NameNotFoundError, StoreError for a damaged one or one made by another model.
+        `embedder` says where its model is, if not under the name that the knowledge base has for
+        it; another model is refused. Raises NameNotFoundError, StoreError for a damaged one.
         """
         store = Store(find_knowledge(name))
         try:
-            return cls(store, embedder or Embedder.load(store.settings.embedder))
+            return cls(store, load_embedder(embedder or store.settings.embedder))
         except BaseException:
             store.close()
             raise
@@ -108,7 +109,7 @@ class Retriever(Closing):
             embed_again(store, embedder, progress)
         finally:
             store.close()
-        return cls.load(name, None if isinstance(embedder, str) else embedder)
+        return cls.load(name, embedder)
 
     @property
     def embedder(self) -> TextEmbedder:

@@ -70,6 +70,9 @@ def guard(op: str, path: Path) -> Iterator[None]:
     """SQLite's errors as ours: LockedError where another process holds it, else StoreError."""
     try:
         yield
+    except UnicodeDecodeError as error:  # of a message in which SQLite quotes a damaged schema
+        got = f"text that is not UTF-8 ({error.reason})"
+        raise StoreError(f"{op} {path}", "a sound knowledge base", got, REMEDY) from error
     except sqlite3.Error as error:
         name = getattr(error, "sqlite_errorname", None) or type(error).__name__
         got = f"{error} [{name}]"

@@ -67,10 +67,13 @@ class Found:
 class View:
     """A snapshot with the open transaction it belongs to; valid inside `Store.reading`."""
 
-    def __init__(self, connection: sqlite3.Connection, snapshot: Snapshot, path: Path) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, snapshot: Snapshot, path: Path, find: FindSegment
+    ) -> None:
         self.connection = connection
         self.snapshot = snapshot
         self.path = path
+        self.find = find
         self._places: dict[int | None, tuple[Block, dict[int, int]]] | None = None
 
     def __len__(self) -> int:

@@ -25,7 +25,7 @@ from .lock import WriterLock
 from .merge import segments_to_merge
 from .pool import Pool, open_checked
 from .schema import REMEDY, Settings, create_tables, guard, read_generation, read_settings
-from .snapshot import Snapshot, View, check_counts, load_snapshot
+from .snapshot import FindSegment, Snapshot, View, check_counts, load_snapshot
 
 _RETRIES = 100
 
@@ -92,7 +92,8 @@ class Store(Closing):
         connection = pool.borrow()
         try:
             with guard("read", pool.path):
-                yield View(connection, self._begin(pool, connection), pool.path)
+                find = self.location.base_segment if pool.immutable else self.location.segment
+                yield View(connection, self._begin(pool, connection, find), pool.path, find)
         finally:
             pool.give_back(connection)
 
@@ -130,6 +131,8 @@ class Store(Closing):
                     batch.merge([number for number, _ in rows])
             with self._writer() as connection, guard("compact", self.path):
                 connection.execute("VACUUM")
+                # a reader may hold the journal's end: then a later writer shortens the file
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def verify(self) -> None:
         """Reads everything: database, counts, hashes of all segments. Raises StoreError."""
@@ -138,10 +141,8 @@ class Store(Closing):
                 if line != "ok":
                     raise StoreError(f"verify {self.path}", "a sound database", line, REMEDY)
             check_counts(view.connection, self.path)
-            on_base = view.path != self.location.database
-            find = self.location.base_segment if on_base else self.location.segment
             for (file,) in view.connection.execute("SELECT file FROM segments").fetchall():
-                find(file).verify()
+                view.find(file).verify()
 
     def close(self) -> None:
         """Waits for a merge that runs, then gives all files up; safe to call twice."""
@@ -203,7 +204,7 @@ class Store(Closing):
         self._lock.after_fork()
         self._merger = None
 
-    def _begin(self, pool: Pool, connection: sqlite3.Connection) -> Snapshot:
+    def _begin(self, pool: Pool, connection: sqlite3.Connection, find: FindSegment) -> Snapshot:
         """Opens a transaction and gives the snapshot that it sees."""
         for _ in range(_RETRIES):
             connection.execute("BEGIN")
@@ -211,7 +212,6 @@ class Store(Closing):
             before = self._snapshot
             if before is not None and before.generation == generation and pool is self._pool:
                 return before
-            find = self.location.base_segment if pool.immutable else self.location.segment
             try:
                 snapshot = load_snapshot(connection, pool.path, find, before)
             except FileNotFoundError as error:
