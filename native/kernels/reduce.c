@@ -8,7 +8,7 @@
 #include "reduce_tile.h"
 #include <math.h>
 
-enum { CHUNK = 128 * CDL_TILE, COLUMNS = 16, SUM_COLUMNS = 128 };
+enum { CHUNK = 128 * CDL_TILE, COLUMNS = 256 };
 
 typedef struct plan {
     cdl_reduce_fn tile;
@@ -17,7 +17,6 @@ typedef struct plan {
     int64_t n;              /* values an output */
     int64_t shape[8], step[8];
     cdl_kind kind;
-    int32_t status; /* atomic */
 } plan;
 
 typedef enum goal { SUM, MEAN, VAR, BEST_VALUE, BEST_PLACE } goal;
@@ -86,50 +85,68 @@ static const char *row_at(const plan *p, const char *data, int64_t at) {
     return data;
 }
 
-/* Tiles of up to COLUMNS neighbouring outputs, turned in `buffer` so that each lies in one piece. */
-static void reduce_columns(const plan *p, cdl_state *s, const char *data, int64_t step, int64_t columns,
-                           const double *centre, char *buffer) {
-    _Alignas(64) double row[COLUMNS];
-    cdl_state part[COLUMNS];
-    for (int64_t at = 0; at < p->n; at += CDL_TILE) {
-        const int64_t n = CDL_MIN(CDL_TILE, p->n - at);
-        for (int64_t j = 0; j < n; j++) {
-            const void *x = CDL_NAME(cdl_tile_load)(p->in_dtype, row_at(p, data, at + j), step, columns, row);
-            if (p->kind == CDL_KIND_F)
-                for (int64_t c = 0; c < columns; c++) ((float *)buffer)[c * CDL_TILE + j] = ((const float *)x)[c];
-            else
-                for (int64_t c = 0; c < columns; c++) ((int64_t *)buffer)[c * CDL_TILE + j] = ((const int64_t *)x)[c];
-        }
-        for (int64_t c = 0; c < columns; c++) {
-            if (at % CHUNK == 0) part[c] = empty_state;
-            const void *x = buffer + c * CDL_TILE * cdl_kind_size(p->kind);
-            p->tile(&part[c], x, n, at, centre ? centre[c] : 0.0);
-            if ((at + CDL_TILE) % CHUNK == 0 || at + n == p->n) p->merge(&s[c], &part[c]);
-        }
+/* Sums of up to COLUMNS neighbouring outputs, values or squared distances from `centre`: sixteen rows
+ * of partial sums, so that each output is added in the order of sum_of_floats. */
+#define SUM_COLUMNS_OF(name, type)                                                                 \
+    static void name(const plan *p, cdl_state *s, const char *data, int64_t step, int64_t columns, \
+                     const double *centre) {                                                       \
+        _Alignas(64) double partial[CDL_PARTIALS][COLUMNS], chunk[COLUMNS], row[COLUMNS];          \
+        for (int64_t at = 0; at < p->n; at += CDL_TILE) {                                          \
+            const int64_t n = CDL_MIN(CDL_TILE, p->n - at);                                        \
+            memset(partial, 0, sizeof partial);                                                    \
+            if (at % CHUNK == 0) memset(chunk, 0, sizeof chunk);                                   \
+            for (int64_t j = 0; j < n; j++) {                                                      \
+                const char *from = row_at(p, data, at + j);                                        \
+                const type *x = CDL_NAME(cdl_tile_load)(p->in_dtype, from, step, columns, row);    \
+                double *to = partial[j % CDL_PARTIALS];                                            \
+                if (centre)                                                                        \
+                    for (int64_t c = 0; c < columns; c++)                                          \
+                        to[c] += ((double)x[c] - centre[c]) * ((double)x[c] - centre[c]);          \
+                else                                                                               \
+                    for (int64_t c = 0; c < columns; c++) to[c] += (double)x[c];                   \
+            }                                                                                      \
+            for (int w = CDL_PARTIALS / 2; w; w /= 2)                                              \
+                for (int i = 0; i < w; i++)                                                        \
+                    for (int64_t c = 0; c < columns; c++) partial[i][c] += partial[i + w][c];      \
+            for (int64_t c = 0; c < columns; c++) chunk[c] += partial[0][c];                       \
+            if ((at + CDL_TILE) % CHUNK == 0 || at + n == p->n)                                    \
+                for (int64_t c = 0; c < columns; c++) s[c].value += chunk[c];                      \
+        }                                                                                          \
+    }
+SUM_COLUMNS_OF(sum_columns_f, float)
+SUM_COLUMNS_OF(sum_columns_d, double)
+
+static void sum_columns_i(const plan *p, cdl_state *s, const char *data, int64_t step, int64_t columns) {
+    _Alignas(64) int64_t row[COLUMNS];
+    for (int64_t j = 0; j < p->n; j++) {
+        const int64_t *x = CDL_NAME(cdl_tile_load)(p->in_dtype, row_at(p, data, j), step, columns, row);
+        for (int64_t c = 0; c < columns; c++) s[c].whole = (int64_t)((uint64_t)s[c].whole + (uint64_t)x[c]);
     }
 }
 
-/* The same for sums of floats, without turning: sixteen rows of partial sums. */
-static void sum_columns(const plan *p, cdl_state *s, const char *data, int64_t step, int64_t columns) {
-    _Alignas(64) double partial[CDL_PARTIALS][SUM_COLUMNS], chunk[SUM_COLUMNS];
-    _Alignas(64) float row[SUM_COLUMNS];
-    for (int64_t at = 0; at < p->n; at += CDL_TILE) {
-        const int64_t n = CDL_MIN(CDL_TILE, p->n - at);
-        memset(partial, 0, sizeof partial);
-        if (at % CHUNK == 0) memset(chunk, 0, sizeof chunk);
-        for (int64_t j = 0; j < n; j++) {
-            const float *x = CDL_NAME(cdl_tile_load)(p->in_dtype, row_at(p, data, at + j), step, columns, row);
-            double *to = partial[j % CDL_PARTIALS];
-            for (int64_t c = 0; c < columns; c++) to[c] += (double)x[c];
-        }
-        for (int w = CDL_PARTIALS / 2; w; w /= 2)
-            for (int i = 0; i < w; i++)
-                for (int64_t c = 0; c < columns; c++) partial[i][c] += partial[i + w][c];
-        for (int64_t c = 0; c < columns; c++) chunk[c] += partial[0][c];
-        if ((at + CDL_TILE) % CHUNK == 0 || at + n == p->n)
-            for (int64_t c = 0; c < columns; c++) s[c].value += chunk[c];
+/* The first best of each column, or its first NaN. */
+#define BEST_COLUMNS(name, type, field, op)                                                        \
+    static void name(const plan *p, cdl_state *s, const char *data, int64_t step, int64_t columns) { \
+        _Alignas(64) type best[COLUMNS], row[COLUMNS];                                             \
+        int64_t place[COLUMNS];                                                                    \
+        for (int64_t j = 0; j < p->n; j++) {                                                       \
+            const char *from = row_at(p, data, j);                                                 \
+            const type *x = CDL_NAME(cdl_tile_load)(p->in_dtype, from, step, columns, row);        \
+            for (int64_t c = 0; c < columns; c++) {                                                \
+                const type y = x[c], b = best[c];                                                  \
+                const bool better = (j == 0) | (y op b) | ((y != y) & (b == b));                   \
+                best[c] = better ? y : b;                                                          \
+                place[c] = better ? j : place[c];                                                  \
+            }                                                                                      \
+        }                                                                                          \
+        for (int64_t c = 0; c < columns; c++) s[c] = (cdl_state){.field = best[c], .at = place[c]}; \
     }
-}
+BEST_COLUMNS(max_columns_f, float, value, >)
+BEST_COLUMNS(min_columns_f, float, value, <)
+BEST_COLUMNS(max_columns_d, double, value, >)
+BEST_COLUMNS(min_columns_d, double, value, <)
+BEST_COLUMNS(max_columns_i, int64_t, whole, >)
+BEST_COLUMNS(min_columns_i, int64_t, whole, <)
 
 /* -- results ------------------------------------------------------------------------------------------- */
 static double float_result(const reduce *r, const cdl_state *s) {
@@ -143,7 +160,7 @@ static double float_result(const reduce *r, const cdl_state *s) {
 }
 
 static void store_results(const reduce *r, const cdl_state *s, char *out, int64_t step, int64_t n) {
-    _Alignas(64) double number[SUM_COLUMNS], converted[SUM_COLUMNS];
+    _Alignas(64) double number[COLUMNS], converted[COLUMNS];
     int64_t *whole = (int64_t *)converted;
     const void *tile = whole;
     if (r->goal == BEST_PLACE) {
@@ -164,7 +181,7 @@ static plan sum_plan(const plan *p) {
     return q;
 }
 
-/* n <= SUM_COLUMNS outputs, one after the other. */
+/* n <= COLUMNS outputs, one after the other. */
 static void by_output(const reduce *r, cdl_state *s, const char *in, int64_t step, int64_t n) {
     const plan means = sum_plan(&r->p);
     for (int64_t i = 0; i < n; i++) {
@@ -174,43 +191,42 @@ static void by_output(const reduce *r, cdl_state *s, const char *in, int64_t ste
 }
 
 /* The same, side by side. */
-static bool by_columns(const reduce *r, cdl_state *s, const char *in, int64_t step, int64_t n) {
+static void by_columns(const reduce *r, cdl_state *s, const char *in, int64_t step, int64_t n) {
+    static void (*const best[2][3])(const plan *, cdl_state *, const char *, int64_t, int64_t) = {
+        {max_columns_f, max_columns_d, max_columns_i}, {min_columns_f, min_columns_d, min_columns_i}};
+    const plan *p = &r->p;
+    double centre[COLUMNS];
     for (int64_t i = 0; i < n; i++) s[i] = empty_state;
-    if (r->p.tile == sum_f) {
-        sum_columns(&r->p, s, in, step, n);
-        return true;
+    if (r->goal >= BEST_VALUE) {
+        best[p->merge == min_merge][p->kind](p, s, in, step, n);
+        return;
     }
-    char *buffer = cdl_scratch(0, COLUMNS * CDL_TILE * 8);
-    const plan means = sum_plan(&r->p);
-    for (int64_t i = 0; i < n && buffer; i += COLUMNS) {
-        const int64_t m = CDL_MIN(COLUMNS, n - i);
-        double centre[COLUMNS] = {0};
-        if (r->goal == VAR) {
-            cdl_state sums[COLUMNS];
-            for (int64_t c = 0; c < m; c++) sums[c] = empty_state;
-            reduce_columns(&means, sums, in + i * step, step, m, NULL, buffer);
-            for (int64_t c = 0; c < m; c++) centre[c] = sums[c].value / (double)r->p.n;
-        }
-        reduce_columns(&r->p, s + i, in + i * step, step, m, centre, buffer);
+    if (p->kind == CDL_KIND_I) {
+        sum_columns_i(p, s, in, step, n);
+        return;
     }
-    return buffer != NULL;
+    void (*const sum)(const plan *, cdl_state *, const char *, int64_t, int64_t, const double *) =
+        p->kind == CDL_KIND_F ? sum_columns_f : sum_columns_d;
+    sum(p, s, in, step, n, NULL);
+    if (r->goal != VAR) return;
+    for (int64_t i = 0; i < n; i++) {
+        centre[i] = s[i].value / (double)p->n;
+        s[i].value = 0;
+    }
+    sum(p, s, in, step, n, centre);
 }
 
 static int64_t distance(int64_t step) { return step < 0 ? -step : step; }
 
 static void outputs_run(void *ctx, char *const *data, const int64_t *step, int64_t count) {
     reduce *r = ctx;
-    cdl_state s[SUM_COLUMNS];
+    cdl_state s[COLUMNS];
     const bool columns = count >= 4 && r->p.n > 1 && distance(step[1]) < distance(r->p.step[r->p.rank - 1]);
-    for (int64_t at = 0; at < count; at += SUM_COLUMNS) {
-        const int64_t n = CDL_MIN(SUM_COLUMNS, count - at);
+    for (int64_t at = 0; at < count; at += COLUMNS) {
+        const int64_t n = CDL_MIN(COLUMNS, count - at);
         const char *in = data[1] + at * step[1];
-        if (!columns) {
-            by_output(r, s, in, step[1], n);
-        } else if (!by_columns(r, s, in, step[1], n)) {
-            __atomic_store_n(&r->p.status, CDL_ENOMEM, __ATOMIC_RELAXED);
-            return;
-        }
+        if (columns) by_columns(r, s, in, step[1], n);
+        else by_output(r, s, in, step[1], n);
         store_results(r, s, data[0] + at * step[0], step[0], n);
     }
 }
@@ -308,7 +324,7 @@ static cdl_status run_reduce(const cdl_view *v, int32_t n, const cdl_params *p, 
     } else {
         CDL_NAME(cdl_nd_run)(&nd, CDL_GRAIN / (r.p.n + 1) + 1, outputs_run, &r);
     }
-    return r.p.status;
+    return CDL_OK;
 }
 
 #define CDL_REDUCE(name, goal, merge, f, d, i)                                                     \
