@@ -45,7 +45,7 @@ CDL_INLINE vf v_sigmoid(vf x) {
     vf z = v_exp(-v_abs(x));
     return v_select(x < 0.0f, z, v_set1(1.0f)) / (z + 1.0f);
 }
-/* 4 ULP; -0 at -inf */
+/* 4 ULP where the result is above 1e-36; -0 at -inf */
 CDL_INLINE vf v_silu(vf x) {
     vf z = v_exp(-v_abs(x)), below = v_select(z == 0.0f, -v_zero(), z * x);
     return v_select(x < 0.0f, below, x) / (z + 1.0f);
@@ -168,7 +168,7 @@ CDL_INLINE vf v_tail(vf a, vf high, vf low) {
     p = v_fma(p, t, v_set1(0x1.ea3c98p-4f));
     return v_exp_sum(high, low) * (p * t);
 }
-/* 3 ULP */
+/* 4 ULP */
 CDL_INLINE vf v_erf(vf x) {
     vf a = v_min(v_abs(x), v_set1(8.0f)), z = a * a;
     vf p = v_set1(0x1.496a32p-14f);
@@ -180,14 +180,15 @@ CDL_INLINE vf v_erf(vf x) {
     vf small = v_fma(p * z, a, a * 0x1.20dd74p+0f), large = 1.0f - 2.0f * v_tail(a * 0x1.6a09e6p+0f, -z, v_zero());
     return v_select(x != x, x, v_copysign(v_select(a < 1.0f, small, large), x));
 }
-/* x times the normal distribution function: within 1e-6 relative of float64 (8 ULP), both tails */
+/* x times the normal distribution function: within 1e-6 relative of float64 (10 ULP), both tails */
 CDL_INLINE vf v_gelu(vf x) {
     vf a = v_min(v_abs(x), v_set1(16.0f)), h = vi_as_v(v_as_vi(a) & ~0xfff);
     vf q = v_tail(a, h * h * -0.5f, (a - h) * (a + h) * -0.5f);
     vf y = v_select(x < 0.0f, v_select(q == 0.0f, -v_zero(), x * q), v_fma(x, -q, x));
     return v_select(v_abs(x) < 16.0f, y, v_select(x < 0.0f, -v_zero(), x));
 }
-/* x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): the tanh form without its cancellation */
+/* x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): the tanh form without its cancellation. 40 ULP
+ * from -5 up, 2e-5 relative further down */
 CDL_INLINE vf v_gelu_tanh(vf x) {
     vf a = v_min(v_max(x, v_set1(-16.0f)), v_set1(16.0f));
     vf u = a * v_fma(a * a, v_set1(0x1.2444f2p-4f), v_set1(0x1.988454p+0f));

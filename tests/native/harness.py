@@ -1,7 +1,7 @@
 """Calls the kernel library straight from NumPy arrays, for the tests of native/.
 
-`step("add", out, a, b)` answers the status; `run(...)` insists on success. Arrays keep their strides.
-A bf16 array is uint16 wrapped in `bf16(...)`; block rows are uint8 wrapped in `blocks(...)`.
+`step("add", out, a, b)` answers the status; `run(...)` insists on success. Arrays keep their
+strides. A bf16 array is uint16 wrapped in `bf16(...)`; block rows are uint8 in `blocks(...)`.
 CANDLE_TEST_LIBRARY names another build of the library (a sanitised one, say).
 """
 

@@ -48,7 +48,7 @@ def test_take_copies_rows_for_any_rank_of_indices(dtype: Any, index: Any) -> Non
 
 
 def test_take_honours_strides_of_every_view() -> None:
-    """Transposed and reversed tables, strided indices and outputs (negative strides: numpy#23349)."""
+    """Transposed and reversed tables, strided indices and outputs (numpy#23349)."""
     table = RNG.standard_normal((13, 20)).astype(np.float32).T[::-1, ::2]
     ids = RNG.integers(0, 20, (6, 8))[::2, ::-1]
     out = np.zeros((3, 7, 16), np.float32).transpose(0, 2, 1)[:, ::2]
@@ -97,7 +97,7 @@ def test_take_refuses_what_does_not_fit() -> None:
     assert step("take", np.zeros((2, 3), np.float32), table[:0], ids) == ERANGE
 
 
-# -- index_add ---------------------------------------------------------------------------------------
+# -- index_add ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -140,7 +140,7 @@ def test_index_add_refuses_bad_indices() -> None:
     assert (acc == 0).all()
 
 
-# -- gather and scatter_add ---------------------------------------------------------------------------
+# -- gather and scatter_add -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
@@ -188,7 +188,7 @@ def test_gather_and_scatter_refuse_bad_indices_axes_and_shapes() -> None:
     assert step("gather", out[:, :0], x, ids[:, :0], i=(1,)) == 0
 
 
-# -- rope ---------------------------------------------------------------------------------------------
+# -- rope -----------------------------------------------------------------------------------------
 
 
 def rope_model(

@@ -42,7 +42,9 @@ def test_sums_equal_float64(n: int) -> None:
     for x in (whole[:, :n, 0], whole[:, 5:, 1][:, ::-1]):
         for y in (x, x.astype(np.float32), np.asfortranarray(x.astype(np.float32))):
             exact = y.astype(np.float64)
-            tight = {"rtol": 1e-6, "atol": 1e-6 * n**0.5} if y.dtype == np.float32 else {"rtol": 1e-11}
+            tight = (
+                {"rtol": 1e-6, "atol": 1e-6 * n**0.5} if y.dtype == np.float32 else {"rtol": 1e-11}
+            )
             np.testing.assert_allclose(reduced("sum", y), exact.sum(1), **tight)
             np.testing.assert_allclose(reduced("mean", y), exact.mean(1), **tight)
             np.testing.assert_allclose(reduced("var", y), exact.var(1), rtol=1e-6)
@@ -67,7 +69,9 @@ def test_the_order_of_a_sum_depends_on_its_shape_only() -> None:
 
 
 @pytest.mark.parametrize("n", LENGTHS)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int64, np.int32, np.uint8])
+@pytest.mark.parametrize(
+    "dtype", [np.float32, np.float64, np.float16, np.int64, np.int32, np.uint8]
+)
 def test_greatest_and_least_with_first_of_ties(n: int, dtype: Any) -> None:
     """Many ties: the first wins (pytorch#17738 #41998 #22853)."""
     x = RNG.integers(0, 5, (6, n)).astype(dtype)

@@ -90,7 +90,7 @@ def test_half_softmax_rows_sum_to_one() -> None:
 
 
 def test_softmax_at_the_ends() -> None:
-    """pytorch#41508: one -inf gives 0; a row of -inf alone, or one with NaN, gives NaN, no other row."""
+    """pytorch#41508: -inf gives 0; only a row of -inf alone, or with a NaN, gives NaN."""
     inf, nan = np.inf, np.nan
     x = np.zeros((5, 40), np.float32)
     x[0, 3] = -inf
@@ -139,7 +139,7 @@ def test_a_row_does_not_depend_on_its_neighbours_or_on_threads() -> None:
 def test_what_rows_refuse() -> None:
     """Ranks, sizes, dtypes; rows of no width and no rows are nothing to do."""
     x, w = rows(8), np.ones(8, np.float32)
-    out = np.empty_like(x)
+    out = np.zeros_like(x)
     assert step("softmax", out[:2], x) == ESHAPE
     assert step("softmax", np.empty((), np.float32), np.empty((), np.float32)) == ESHAPE
     assert step("softmax", out.astype(np.int32), x.astype(np.int32)) == EDTYPE
@@ -151,7 +151,7 @@ def test_what_rows_refuse() -> None:
     assert step("softmax", out[:0], x[:0]) == 0 == step("softmax", out[:, :0], x[:, :0])
 
 
-# -- topk ---------------------------------------------------------------------------------------------
+# -- topk -----------------------------------------------------------------------------------------
 
 
 def best(x: Any, k: int) -> Any:
@@ -165,8 +165,12 @@ def best(x: Any, k: int) -> Any:
     return order[..., :k]
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int64, np.int32, np.uint8])
-@pytest.mark.parametrize(("n", "k"), [(1, 1), (7, 7), (50, 3), (300, 65), (3000, 100), (5000, 4999)])
+@pytest.mark.parametrize(
+    "dtype", [np.float32, np.float64, np.float16, np.int64, np.int32, np.uint8]
+)
+@pytest.mark.parametrize(
+    ("n", "k"), [(1, 1), (7, 7), (50, 3), (300, 65), (3000, 100), (5000, 4999)]
+)
 def test_topk_with_many_ties(dtype: Any, n: int, k: int) -> None:
     """Descending, ties by the lower index; heap and sort alike."""
     x = RNG.integers(0, 1 + n // 4, (3, n)).astype(dtype)
@@ -203,7 +207,11 @@ def test_topk_of_a_vocabulary() -> None:
 
 def test_what_topk_refuses() -> None:
     """k beyond n; dtypes; none is fine."""
-    x, values, ids = np.zeros((2, 3), np.float32), np.zeros((2, 4), np.float32), np.zeros((2, 4), int)
+    x, values, ids = (
+        np.zeros((2, 3), np.float32),
+        np.zeros((2, 4), np.float32),
+        np.zeros((2, 4), int),
+    )
     assert step("topk", values, ids, x) == ESHAPE
     assert step("topk", values[:, :2], ids[:, :3], x) == ESHAPE
     assert step("topk", values[:1, :2], ids[:1, :2], x) == ESHAPE
