@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 import tomllib
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from candle.errors import PackageError, RequirementError
+from candle.package.format import MAX_DEPTH, MAX_ENTRIES, MAX_PATH
 from candle.package.manifest import (
     Embedder,
     Entry,
@@ -159,3 +162,20 @@ def test_all_that_is_lacking_is_said_at_once() -> None:
         asked.require("package m", {"python": "3.12.1", "memory": None})
     for part in ("cuda >=12 is needed, none is here", "64 GiB", "amx", "python <3"):
         assert part in str(caught.value)
+
+
+PAGE = Path(__file__).parents[2] / "docs/reference/package-format.md"
+
+
+def test_the_example_on_the_page_is_a_manifest() -> None:
+    text = PAGE.read_text("utf-8").split("```toml\n")[1].split("```")[0]
+    read = Manifest.from_toml(text.replace("…64 hex digits…", "0" * 64).encode(), "page")
+    assert read.to_toml().decode() == text.replace("…64 hex digits…", "0" * 64)
+
+
+def test_the_page_names_every_key_and_limit() -> None:
+    text = PAGE.read_text("utf-8")
+    keys = {f.name for record in (Manifest, Entry, Requirements) for f in fields(record)}
+    assert [key for key in keys if f"`{key}`" not in text] == []
+    for limit in (f"{MAX_ENTRIES:,} entries", f"{MAX_PATH} characters", f"{MAX_DEPTH} parts"):
+        assert limit in text
