@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -13,12 +14,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def text(value: str) -> str:
-    """A text that is valid Unicode: an argument may hold any bytes. Raises BadParameter."""
+    """A text of valid Unicode: an argument may hold any bytes. Raises BadParameter."""
     try:
         value.encode()
+        return value
     except UnicodeEncodeError:
+        pass
+    try:  # a locale without UTF-8 leaves the bytes as they came
+        return os.fsencode(value).decode("utf-8")
+    except UnicodeError:
         raise click.BadParameter(f"{value!r} is not valid UTF-8.") from None
-    return value
 
 
 TEXT = click.types.FuncParamType(text)

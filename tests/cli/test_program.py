@@ -1,0 +1,171 @@
+"""The program itself: help, spelling, errors, exit codes, encodings, pipes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from candle import __version__
+from candle.cli import exits
+from candle.cli.main import COMMANDS, program
+from candle.errors import CandleError, FormatError, NameNotFoundError, OptionError
+
+if TYPE_CHECKING:
+    from conftest import Program
+
+NAMES = [name for section in COMMANDS.values() for name in section]
+
+
+def test_version_is_one_line_on_stdout(candle: Program) -> None:
+    done = candle("--version")
+    assert (done.stdout, done.stderr) == (f"candle {__version__}\n", "")
+
+
+def test_help_lists_every_command_and_the_exit_codes(candle: Program) -> None:
+    text = candle("--help").stdout
+    assert all(f"  {name} " in text for name in NAMES)
+    assert "130 interrupted" in text
+    assert candle().stdout == text
+
+
+def test_help_loads_no_room() -> None:
+    """Start-up: only the command that runs is imported (click#2267)."""
+    code = (
+        "import sys; from candle.cli.main import run; run(['--help']);"
+        "bad = [m for m in ('candle.rag.store', 'candle.llm.generator', 'tokenizers', 'numpy',"
+        " 'tqdm', 'sqlite3', 'jinja2', 'candle.cli.embed') if m in sys.modules]; sys.exit(str(bad))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_command_has_help_with_an_example(name: str) -> None:
+    context = click.Context(program)
+    command = program.get_command(context, name)
+    assert command is not None and command.name == name
+    texts = {k: v for section in COMMANDS.values() for k, v in section.items()}
+    assert texts[name].rstrip(".") in (command.help or "")
+    assert f"candle {name}" in (command.epilog or "")
+    for parameter in command.params:
+        assert isinstance(parameter, click.Argument) or parameter.help  # type: ignore[attr-defined]
+
+
+def test_every_option_takes_both_spellings() -> None:
+    """--top-k and --top_k, --max-tokens and --max_tokens, and so on for all of them."""
+    tried = 0
+    for name in NAMES:
+        context = click.Context(program, **program.context_settings)
+        command = program.get_command(context, name)
+        assert command is not None
+        inner = click.Context(command, parent=context)
+        parser = command.make_parser(inner)
+        for parameter in command.params:
+            for option in parameter.opts:
+                if "-" in option[2:]:
+                    spelled = "--" + option[2:].replace("-", "_")
+                    value = [] if getattr(parameter, "is_flag", False) else ["1"]
+                    found, _, _ = parser.parse_args([spelled, *value])
+                    assert parameter.name in found
+                    tried += 1
+    assert tried >= 8
+
+
+def test_unknown_names_are_usage_errors_with_a_hint(candle: Program) -> None:
+    done = candle("serch", code=exits.USAGE)
+    assert done.stdout == ""
+    assert (
+        done.stderr
+        == "error: No such command 'serch'. Did you mean 'search'?\n  see candle --help\n"
+    )
+    done = candle("list", "--nosuch", code=exits.USAGE)
+    assert done.stderr.startswith("error: No such option") and "candle list --help" in done.stderr
+
+
+def test_what_is_not_here_exits_with_3_and_says_what_helps(candle: Program) -> None:
+    done = candle("search", "nosuch", "query", code=exits.NOT_FOUND)
+    assert done.stdout == ""
+    first, hint = done.stderr.splitlines()
+    assert first.startswith("error: knowledge base 'nosuch': expected ")
+    assert hint.startswith("  ") and str(candle.cwd / "home") in hint
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (OptionError("x", "a", "b"), exits.USAGE),
+        (NameNotFoundError("x"), exits.NOT_FOUND),
+        (FileNotFoundError(2, "No such file", "x"), exits.NOT_FOUND),
+        (FormatError("x", "a", "b"), exits.FAILED),
+        (OSError(28, "No space left on device", "/x"), exits.FAILED),
+        (RuntimeError("x"), exits.FAILED),
+    ],
+)
+def test_errors_have_their_codes(error: Exception, code: int) -> None:
+    assert exits.exit_code(error) == code
+
+
+def test_explanations_keep_the_hint_apart() -> None:
+    assert exits.explain(CandleError("a", "b", "c", "d")) == ("a: expected b, got c", "d")
+    assert exits.explain(OSError(28, "No space left", "/x y")) == ("No space left: /x y", "")
+    assert exits.explain(KeyError("k"))[0] == "KeyError: 'k'"
+
+
+def test_debug_shows_the_traceback(candle: Program) -> None:
+    command = [sys.executable, "-m", "candle", "show", "nosuch.candle"]
+    env = {**candle.env, "CANDLE_DEBUG": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    assert done.returncode == exits.NOT_FOUND
+    assert "Traceback" in done.stderr and "error: " in done.stderr
+
+
+def test_a_reader_that_goes_away_is_no_error(installed: Program) -> None:
+    """Piped into `head -1`: quiet, and no traceback (CASES L11)."""
+    with installed.start(
+        "show", "notes", stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == exits.BROKEN_PIPE
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a POSIX shell")
+def test_a_closed_stdout_is_no_crash(candle: Program) -> None:
+    command = f"{sys.executable} -m candle list >&-"
+    done = subprocess.run(
+        ["sh", "-c", command], env=candle.env, capture_output=True, text=True, check=False
+    )
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "env",
+    [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}],
+    ids=str,
+)
+def test_output_is_utf8_in_any_locale(installed: Program, env: dict[str, str]) -> None:
+    env = {"PYTHONCOERCECLOCALE": "0", **env}
+    (first,) = installed.lines("search", "notes", "银行在河边", "--top_k=1", "--json", env=env)
+    assert first["id"] == "银行"
+    assert "银行在河边" in installed("search", "notes", "河边", "--top-k=4", env=env).stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="argv as bytes")
+def test_an_argument_that_is_no_text_is_refused(installed: Program) -> None:
+    done = installed("search", "notes", "caf\udce9", code=exits.USAGE)
+    assert "is not valid UTF-8" in done.stderr
+
+
+def test_python_dash_m_and_the_console_script_are_one_program() -> None:
+    scripts = [Path(sys.executable).with_name(n) for n in ("candle", "candle-cli", "candle-hf")]
+    if not all(script.exists() for script in scripts):
+        pytest.skip("the console scripts are not installed in this environment")
+    for script in scripts:
+        done = subprocess.run([script, "--version"], capture_output=True, text=True, check=True)
+        assert done.stdout == f"candle {__version__}\n"
