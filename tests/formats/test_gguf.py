@@ -166,12 +166,12 @@ def test_a_vocabulary_of_262144_words_loads_fast(tmp_path: Path) -> None:
     scores = [float(i) for i in range(262_144)]
     metadata = {"tokenizer.ggml.tokens": words, "tokenizer.ggml.scores": scores}
     write_gguf(tmp_path / "m", metadata, {})
-    begin = time.perf_counter()
+    begin = time.process_time()
     with GgufFile.open(tmp_path / "m") as file:
-        opened = time.perf_counter() - begin
+        opened = time.process_time() - begin
         assert file.metadata["tokenizer.ggml.tokens"] == words
         assert file.metadata["tokenizer.ggml.scores"] == scores
-    assert opened < 1 and time.perf_counter() - begin < 3
+    assert opened < 1 and time.process_time() - begin < 3
 
 
 def test_threads_may_decode_at_once(small: Path) -> None:

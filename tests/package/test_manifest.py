@@ -117,10 +117,10 @@ HOSTILE = {
 def test_no_manifest_takes_long_to_refuse(name: str) -> None:
     """Time grows with the size, not with its square; the longest took 0.7 s."""
     text = HOSTILE[name].encode()[: 1 << 20]
-    begin = time.perf_counter()
+    begin = time.process_time()
     with pytest.raises(PackageError):
         Manifest.from_toml(text, "test")
-    assert time.perf_counter() - begin < 5
+    assert time.process_time() - begin < 5
 
 
 def test_ten_thousand_entries_are_read() -> None:
