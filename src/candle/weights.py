@@ -33,8 +33,13 @@ class Weights:
         if where.is_dir():
             return Weights(open_folder(where))
         if where.suffix == ".gguf":
-            return Weights(GgufFile.open(where))
+            return Weights.open_gguf(where)
         return Weights(SafetensorsFile.open(where))
+
+    @staticmethod
+    def open_gguf(path: str | os.PathLike[str]) -> Weights:
+        """Opens a GGUF file of any name. Raises GgufError."""
+        return Weights(GgufFile.open(path))
 
     def pp(self, *names: str | int) -> Weights:
         """The weights below these names: `w.pp("layer", 3)` has the prefix "layer.3."."""

@@ -73,6 +73,13 @@ class MappedFile(Closing):
             )
         return self._bytes[offset : offset + nbytes]
 
+    def part(self, offset: int, nbytes: int) -> MappedFile:
+        """A range as a file of its own, on the same mapping. Raises FormatError as `view` does."""
+        part = MappedFile.__new__(MappedFile)
+        part.path, part.size, part._map = self.path, nbytes, None
+        part._bytes = self.view(offset, nbytes)
+        return part
+
     def head(self, nbytes: int) -> bytes:
         """A copy of the first `nbytes` bytes, or of all if the file is shorter."""
         return bytes(self.view(0, min(nbytes, self.size)))

@@ -15,16 +15,16 @@ from typing import Any
 from .. import functional
 from .._native import set_threads
 from ..autograd import no_grad
-from ..errors import ContextLengthError, NameNotFoundError, OptionError, TemplateError
+from ..errors import ContextLengthError, OptionError, TemplateError
 from ..models.decoder import Decoder, DecoderConfig
-from ..package.names import Resolved, resolve
+from ..package.names import resolve
 from ..tensor import Tensor
 from ..text import Tokenizer, gguf_tokenizer
-from ..weights import Weights
 from .cache import KvCache
 from .chat import encode_chat
 from .detok import Detokenizer
 from .options import GenerateOptions
+from .package import open_weights
 from .sampler import Sampler
 from .stop import StopMatcher
 
@@ -146,7 +146,7 @@ class Generator:
             raise OptionError("precision", "'auto' or 'f32'", repr(precision))
         if threads is not None:
             set_threads(threads)
-        weights = Weights.open(_gguf_path(resolve(os.fspath(name))))
+        weights = open_weights(resolve(os.fspath(name)))
         config = DecoderConfig.read(weights.metadata)
         template = weights.metadata.get("tokenizer.chat_template")
         return Generator(
@@ -251,16 +251,6 @@ class Generator:
                 for k in range(0, len(ids), BLOCK)
             ]
             return parts[0] if len(parts) == 1 else Tensor.cat(parts)
-
-
-def _gguf_path(found: Resolved) -> str:
-    """The GGUF file of a resolved name. Raises NameNotFoundError for other kinds of model."""
-    if found.kind == "gguf":
-        return os.fspath(found.path)
-    if found.kind == "installed" and found.package is not None:
-        return os.fspath(found.package.path("model.gguf"))
-    hint = "generation runs from GGUF files so far"
-    raise NameNotFoundError("generator", "a GGUF file or a generator package", found.kind, hint)
 
 
 def _context(asked: int | None, most: int) -> int:

@@ -82,6 +82,11 @@ class PackageReader(Closing):
     def __contains__(self, entry: object) -> bool:
         return entry in self._records
 
+    def part(self, entry: str) -> MappedFile:
+        """An entry as a mapped file of its own, in place. Raises PackageError."""
+        record = self._record(entry)
+        return self._file.part(record.data, record.size)
+
     def view(self, entry: str) -> memoryview:
         """An entry's bytes, in place, read-only, aligned to 64 in the file. Raises PackageError."""
         record = self._record(entry)
