@@ -119,6 +119,12 @@ def test_a_query_without_words_finds_nothing(retriever: Retriever, query: str) -
     assert retriever.search(query) == []
 
 
+def test_stop_words_are_words_to_a_model(retriever: Retriever) -> None:
+    """skardi PR 245 (R19): a choice, with its reason in docs/reference/knowledge-base.md."""
+    retriever.add_documents([{"id": "band", "text": "The Who"}, *BIRDS])
+    assert ids(retriever.search("the who"))[0] == "band"
+
+
 @pytest.mark.parametrize("query", ["новосибирск", "일본", "项目", "C++", "42", "Ⅳ"])
 def test_words_of_any_script_are_words(retriever: Retriever, query: str) -> None:
     """lancedb#2238; hermes-agent PR 69423 (R17)."""

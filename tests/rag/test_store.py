@@ -256,6 +256,18 @@ def test_a_path_with_every_awkward_character_works(tmp_path: Path) -> None:
         assert len(kb.contents(store)) == 2000
 
 
+def test_it_is_read_from_a_disk_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No journal can be made there; with none left over, none is missed."""
+    with kb.create(tmp_path / "kb") as store:
+        kb.add(store, kb.numbered(range(1500)))
+    monkeypatch.setattr("candle.rag.schema.os.access", lambda path, mode: False)
+    with Store(Location(tmp_path / "kb")) as store:
+        assert len(kb.contents(store)) == 1500
+        assert not (tmp_path / "kb" / "documents.sqlite-shm").exists()
+
+
 def test_the_schema_is_compared_with_ours(tmp_path: Path) -> None:
     """A trigger that a hostile package brings is refused before anything runs."""
     kb.create(tmp_path / "kb").close()

@@ -101,6 +101,15 @@ def connect(path: Path, *, write: bool = False, immutable: bool = False) -> sqli
     connection = sqlite3.connect(
         uri, uri=True, timeout=10.0, isolation_level=None, check_same_thread=False
     )
+    try:
+        _configure(connection, write)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _configure(connection: sqlite3.Connection, write: bool) -> None:
     # what a hostile file's schema names is not run, and its cells are checked before use
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA cell_size_check = ON")
@@ -108,7 +117,6 @@ def connect(path: Path, *, write: bool = False, immutable: bool = False) -> sqli
     connection.execute("PRAGMA temp_store = MEMORY")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA query_only = {'OFF' if write else 'ON'}")
-    return connection
 
 
 def create_tables(connection: sqlite3.Connection, settings: Settings) -> None:

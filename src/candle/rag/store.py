@@ -306,9 +306,10 @@ class Store(Closing):
         with self._cache_lock:
             if self._closed or (self._merger is not None and self._merger.is_alive()):
                 return
-            self._merger = threading.Thread(target=self._merge_all, name="candle-merge")
+            merger = threading.Thread(target=self._merge_all, name="candle-merge")
             with contextlib.suppress(RuntimeError):  # the interpreter is ending
-                self._merger.start()
+                merger.start()
+                self._merger = merger
 
     def _merge_all(self) -> None:
         try:
