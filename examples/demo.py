@@ -2,9 +2,10 @@
 
     python examples/demo.py ["a question"]
 
-The public docstrings of the standard library, about 6,500, are embedded by all-MiniLM-L6-v2 and installed
-as the knowledge base `pydocs`; SmolLM2 answers from what a search finds. The first run builds it,
-in a minute or two; later runs open it. It lies in CANDLE_HOME if that is set, else in .demo/.
+The public docstrings of the standard library, about 6,500, are embedded by all-MiniLM-L6-v2 and
+installed as the knowledge base `pydocs`; SmolLM2 answers from what a search finds. The first run
+builds it, in a minute or two; later runs open it. It lies in CANDLE_HOME if that is set, else in
+.demo/.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from candle.package.store import Store
 from candle_llm import Generator
 from candle_rag import Answer, Retriever, ask, write_package
 
-QUESTION = "How do I merge several sorted iterables into one?"
+QUESTION = "How do I convert a string to lower case?"
+MAX_TOKENS = 160
 NAME = "pydocs"
 VERSION = ".".join(re.findall(r"\d+", platform.python_version())[:3])
 
@@ -76,7 +78,7 @@ def show(retriever: Retriever, generator: Generator, question: str) -> None:
     """The question, the answer as it is made, and its sources with their scores."""
     print(f"Question: {question}\n\nAnswer: ", end="", flush=True)
     start = perf_counter()
-    answer = ask(retriever, generator, question, top_k=3, on_text=output.say_now)
+    answer = ask(retriever, generator, question, max_tokens=MAX_TOKENS, on_text=output.say_now)
     print(f"\n\n(searched and answered in {perf_counter() - start:.1f} s)\n\nSources:")
     show_sources(answer)
 
