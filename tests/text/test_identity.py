@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import oracles
-from support.awkward import SPECIALS, awkward_texts
 
 from candle.formats.gguf import GgufFile
 from candle.text import Tokenizer, gguf_tokenizer
+from support import oracles
+from support.awkward import SPECIALS, awkward_texts
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 

@@ -1,4 +1,3 @@
-# ruff: noqa: RUF001 - unusual characters are the point
 """The Tokenizer's own promises, on small vocabularies made here."""
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import oracles
-from support.awkward import awkward_texts
 
 from candle.errors import OptionError, RangeError, TokenizerError
 from candle.text import Tokenizer
 from candle.text.token_bytes import BYTE_CHARACTERS
+from support import oracles
+from support.awkward import awkward_texts
 
 
 def added(token_id: int, content: str, special: bool = True) -> dict[str, Any]:
@@ -171,6 +170,33 @@ def test_bos_in_plain_text_stays_plain(tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode("<s>he</s>", parse_special=False)
     assert ids[0] == 0 and 0 not in ids[1:] and 1 not in ids
     assert tokenizer.decode(ids) == "<s>he</s>"
+
+
+@pytest.mark.parametrize("text", ["he</s>he", "<s>he</s>", "</s></s>he", "no markers"])
+def test_parts_that_are_all_trusted_are_the_whole(tokenizer: Tokenizer, text: str) -> None:
+    for cut in range(len(text)):
+        parts = [(text[:cut], True), (text[cut:], True)]
+        assert tokenizer.encode_parts(parts, special=False) == tokenizer.encode(text, special=False)
+
+
+def test_special_tokens_count_in_trusted_parts_only(tokenizer: Tokenizer) -> None:
+    def ids(*parts: tuple[str, bool]) -> list[int]:
+        return tokenizer.encode_parts(parts, special=False)
+
+    plain = tokenizer.encode("</s>", special=False, parse_special=False)
+    assert ids(("</s>", True), ("he</s>", False), ("</s>", True)) == [1, 258, *plain, 1]
+    assert ids(("</", True), ("s>", False)) == plain
+    assert ids(("</", False), ("s>", True)) == plain
+    assert ids(("h", True), ("e</s>", False)) == [258, *plain]
+    assert ids(("</s", False), ("></s>", True)) == [*plain, 1]
+
+
+def test_parts_have_one_bos(tokenizer: Tokenizer) -> None:
+    assert tokenizer.encode_parts([("he", False)]) == [0, 258]
+    assert tokenizer.encode_parts([("<s>", True), ("he", False)]) == [0, 258]
+    assert tokenizer.encode_parts([]) == [0]
+    forged = tokenizer.encode_parts([("<s>he", False)])
+    assert forged[0] == 0 and 0 not in forged[1:] and tokenizer.decode(forged) == "<s>he"
 
 
 def test_bos_and_eos_come_from_the_configuration(tokenizer: Tokenizer) -> None:

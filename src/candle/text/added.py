@@ -23,21 +23,28 @@ class AddedTokens:
         alphabet = "".join(map(re.escape, sorted(lengths)))
         self._candidate = re.compile(f"[{alphabet}]") if alphabet else None
 
-    def split(self, text: str) -> Iterator[str | int]:
-        """The pieces of `text` in order: plain text (never empty), or the id of an added token."""
-        start = at = 0
+    def find(self, text: str) -> Iterator[tuple[int, int, int]]:
+        """Start, end and id of each added token in `text`, in order."""
+        at = 0
         while self._candidate and (found := self._candidate.search(text, at)):
             at = found.start()
             token = self._longest(text, at)
             if token is None:
                 at += 1
                 continue
-            if start < at:
-                yield text[start:at]
-            yield self._ids[token]
-            start = at = at + len(token)
-        if start < len(text):
-            yield text[start:]
+            yield at, at + len(token), self._ids[token]
+            at += len(token)
+
+    def split(self, text: str) -> Iterator[str | int]:
+        """The pieces of `text` in order: plain text (never empty), or the id of an added token."""
+        done = 0
+        for start, end, token_id in self.find(text):
+            if done < start:
+                yield text[done:start]
+            yield token_id
+            done = end
+        if done < len(text):
+            yield text[done:]
 
     def _longest(self, text: str, at: int) -> str | None:
         candidates = (text[at : at + n] for n in self._lengths[text[at]])

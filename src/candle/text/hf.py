@@ -121,6 +121,10 @@ class HfEngine:
             token = self._tokenizer.id_to_token(token_id)
         return token
 
+    @property
+    def special_tokens(self) -> Mapping[str, int]:
+        return {self._added[i].content: i for i in sorted(self._special_ids)}
+
     def is_special(self, token_id: int) -> bool:
         return token_id in self._special_ids
 

@@ -100,6 +100,10 @@ class SpmEngine:
     def id_to_token(self, token_id: int) -> str | None:
         return self._vocabulary.tokens[token_id] if 0 <= token_id < self.vocab_size else None
 
+    @property
+    def special_tokens(self) -> Mapping[str, int]:
+        return self._vocabulary.special
+
     def is_special(self, token_id: int) -> bool:
         return token_id in self._special_ids
 

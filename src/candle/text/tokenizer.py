@@ -11,11 +11,15 @@ How special tokens are treated, in one place:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Protocol
 
 from ..errors import OptionError, RangeError, TokenizerError
+from .added import AddedTokens
 from .end_tokens import END_TOKENS
 from .hf import HfEngine
 
@@ -33,6 +37,8 @@ class Engine(Protocol):
     ) -> list[list[int]]: ...
     def token_to_id(self, token: str) -> int | None: ...
     def id_to_token(self, token_id: int) -> str | None: ...
+    @property
+    def special_tokens(self) -> Mapping[str, int]: ...
     def is_special(self, token_id: int) -> bool: ...
     def token_bytes(self, token_id: int) -> bytes | None: ...
     def decode(self, ids: Sequence[int], skip_special: bool) -> str | None: ...
@@ -95,6 +101,29 @@ class Tokenizer:
         batch = self._engine.encode_batch([*map(_checked, texts)], special, parse_special)
         return [ids[self._doubled(ids, special) :] for ids in batch]
 
+    def encode_parts(self, parts: Iterable[tuple[str, bool]], special: bool = True) -> list[int]:
+        """The ids of a text whose special tokens count only in its trusted parts.
+
+        `parts` are (text, trusted) in order. Where every special token in the whole text stands in
+        a trusted part, this is `encode` of the whole; otherwise the text between the trusted ones
+        is encoded as plain text. With `special`, a BOS is put in front where the model wants one
+        and the text has none; nothing is put behind. Raises OptionError.
+        """
+        parts = [(_checked(text), trusted) for text, trusted in parts]
+        text = "".join(part for part, _ in parts)
+        trusted = [*self._trusted_tokens(parts)]
+        if trusted == [*self._special_finder.find(text)]:
+            ids = self._engine.encode(text, False, True)
+        else:
+            ids, done = [], 0
+            for start, end, token_id in [*trusted, (len(text), len(text), -1)]:
+                ids += self._engine.encode(text[done:start], False, False)
+                ids += [token_id] if end > start else []
+                done = end
+        if special and self.add_bos and self.bos_id is not None and ids[:1] != [self.bos_id]:
+            ids.insert(0, self.bos_id)
+        return ids
+
     def decode(self, ids: Iterable[int], skip_special: bool = True) -> str:
         """The text of `ids`; special tokens are left out unless asked for.
 
@@ -114,6 +143,11 @@ class Tokenizer:
     def vocab_size(self) -> int:
         """The number of ids."""
         return self._engine.vocab_size
+
+    @property
+    def special_tokens(self) -> Mapping[str, int]:
+        """Text to id of the tokens that control the model rather than stand for text."""
+        return self._engine.special_tokens
 
     def token_to_id(self, token: str) -> int | None:
         """The id of a token as the vocabulary writes it, or None."""
@@ -141,6 +175,20 @@ class Tokenizer:
     def is_special(self, token_id: int) -> bool:
         """Whether the token controls the model rather than stands for text. Raises RangeError."""
         return self._engine.is_special(self._in_range(token_id))
+
+    @cached_property
+    def _special_finder(self) -> AddedTokens:
+        return AddedTokens(self.special_tokens)
+
+    def _trusted_tokens(self, parts: Iterable[tuple[str, bool]]) -> Iterator[tuple[int, int, int]]:
+        """Start, end and id of the special tokens that lie in one stretch of trusted parts."""
+        offset = 0
+        for trusted, stretch in groupby(parts, key=itemgetter(1)):
+            text = "".join(part for part, _ in stretch)
+            if trusted:
+                for start, end, token_id in self._special_finder.find(text):
+                    yield offset + start, offset + end, token_id
+            offset += len(text)
 
     def _in_range(self, token_id: int) -> int:
         self.id_to_token(token_id)
