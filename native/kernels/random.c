@@ -3,7 +3,6 @@
  * are computed in f64 by plain products and sums, so that every ISA gives the same bits. */
 #include "tile.h"
 
-typedef uint64_t vul __attribute__((vector_size(CDL_LANES * 8)));
 #define LOW(v) __builtin_convertvector(v, vu)
 #define WIDE(v) __builtin_convertvector(v, vul)
 

@@ -160,7 +160,7 @@ static void log_softmax_d(void *out, const void *in, const rows *r) {
 }
 
 /* -- norms ------------------------------------------------------------------------------------------- */
-static double lanes_sum(vd v) {
+CDL_INLINE double lanes_sum(vd v) {
     double a[CDL_LANES];
     memcpy(a, &v, sizeof a);
     for (int w = CDL_LANES / 2; w; w /= 2)

@@ -8,6 +8,7 @@
 /* Doubles as wide as vf, for the few steps where f32 does not carry enough. */
 typedef double vd __attribute__((vector_size(CDL_LANES * 8)));
 typedef int64_t vl __attribute__((vector_size(CDL_LANES * 8)));
+typedef uint64_t vul __attribute__((vector_size(CDL_LANES * 8)));
 #define CDL_TO_D(v) __builtin_convertvector(v, vd)
 #define CDL_TO_F(v) __builtin_convertvector(v, vf)
 #define CDL_INF __builtin_inff()
@@ -66,9 +67,9 @@ CDL_INLINE vf v_tanh(vf x) {
 /* 2 ULP: x = 2^e (1 + f), 1 + f in [sqrt(1/2), sqrt(2)) */
 CDL_INLINE vf v_log(vf x) {
     vi tiny = x < 0x1p-126f;
-    vi bits = v_as_vi(v_select(tiny, x * 0x1p23f, x));
+    vi bits = v_as_vi(v_select(tiny, x * 0x1p23f, x)) & 0x7fffffff;
     vi e = (bits - 0x3f3504f3) >> 23;
-    vf f = vi_as_v(bits - (e << 23)) - 1.0f, n = vi_to_v(e - (tiny & 23)), z = f * f;
+    vf f = (vf)((vu)bits - ((vu)e << 23)) - 1.0f, n = vi_to_v(e - (tiny & 23)), z = f * f;
     vf p = v_set1(0x1.1457c4p-4f);
     p = v_fma(p, f, v_set1(-0x1.de3c48p-4f));
     p = v_fma(p, f, v_set1(0x1.e6f07ap-4f));
@@ -133,9 +134,10 @@ CDL_INLINE void v_sincos_quarter(vf r, vi quarter, vf *sine, vf *cosine) {
     c = v_fma(c, z, v_set1(-0x1.6c0c86p-10f));
     c = v_fma(c, z, v_set1(0x1.55554ap-5f));
     c = v_fma(c, z * z, v_fma(z, v_set1(-0.5f), v_set1(1.0f)));
-    vi swap = -(quarter & 1), minus = vi_set1(INT32_MIN);
-    *sine = vi_as_v(v_as_vi(v_select(swap, c, s)) ^ ((quarter << 30) & minus));
-    *cosine = vi_as_v(v_as_vi(v_select(swap, s, c)) ^ (((quarter + 1) << 30) & minus));
+    vi swap = -(quarter & 1);
+    vu sign = (vu){0} + 0x80000000u;
+    *sine = (vf)((vu)v_select(swap, c, s) ^ (((vu)quarter << 30) & sign));
+    *cosine = (vf)((vu)v_select(swap, s, c) ^ ((((vu)quarter + 1) << 30) & sign));
 }
 /* 2 ULP for every finite x; NaN for infinities */
 CDL_INLINE vf v_sin(vf x) {
@@ -200,7 +202,7 @@ CDL_INLINE vf v_gelu_tanh(vf x) {
 /* log of a finite a > 0 whose f32 form is normal or subnormal, relative 1e-12 */
 CDL_INLINE vd vd_log(vd a) {
     vl bits = (vl)a, e = (bits - 0x3fe6a09e667f3bcd) >> 52;
-    vd m = (vd)(bits - (e << 52)), s = (m - 1.0) / (m + 1.0), z = s * s;
+    vd m = (vd)((vul)bits - ((vul)e << 52)), s = (m - 1.0) / (m + 1.0), z = s * s;
     vd p = z * (2.0 / 15) + 2.0 / 13;
     p = p * z + 2.0 / 11;
     p = p * z + 2.0 / 9;
@@ -223,7 +225,7 @@ CDL_INLINE vd vd_exp(vd x) {
     p = p * r + 0.5;
     p = p * r + 1.0;
     p = p * r + 1.0;
-    return p * (vd)(((vl)shifted << 52) + 0x3ff0000000000000);
+    return p * (vd)(((vul)shifted << 52) + 0x3ff0000000000000u);
 }
 /* 1 ULP; the special cases are C's pow */
 CDL_INLINE vf v_pow(vf x, vf y) {

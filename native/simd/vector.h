@@ -31,7 +31,7 @@ CDL_INLINE vf v_select(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mas
 CDL_INLINE vi vi_select(vi mask, vi a, vi b) { return (mask & a) | (~mask & b); }
 /* magnitude of a, sign of b */
 CDL_INLINE vf v_copysign(vf a, vf b) {
-    return (vf)(((vi)a & 0x7fffffff) | ((vi)b & (vi){0} - 0x7fffffff - 1));
+    return (vf)(((vi)a & 0x7fffffff) | ((vi)b & INT32_MIN));
 }
 CDL_INLINE vi v_isnan(vf a) { return a != a; }
 
