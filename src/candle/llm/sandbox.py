@@ -65,7 +65,7 @@ def compiled(source: str) -> Template:
 
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
-    from jinja2 import ext, pass_context, sandbox
+    from jinja2 import exceptions, ext, pass_context, sandbox
 
     class ChatEnvironment(sandbox.ImmutableSandboxedEnvironment):
         """Each hook is one call of a function of this module."""
@@ -81,7 +81,7 @@ def _environment() -> Environment:
 
         def unsafe_undefined(self, obj: Any, attribute: str) -> Any:
             if attribute.startswith("_"):
-                raise sandbox.SecurityError(f"attribute {attribute!r} is out of reach")
+                raise exceptions.SecurityError(f"attribute {attribute!r} is out of reach")
             return super().unsafe_undefined(obj, attribute)
 
         def getattr(self, obj: Any, attribute: str) -> Any:

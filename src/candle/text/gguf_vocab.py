@@ -58,7 +58,8 @@ class _Vocabulary:
         self.ids: dict[str, int] = dict(zip(self.tokens, range(len(self.tokens)), strict=True))
         if len(self.ids) != len(self.tokens):
             self._refuse_twins()
-        self.kinds = self._kinds()
+        normal = int(TokenKind.NORMAL)
+        self._others = [(i, kind) for i, kind in enumerate(self._kinds()) if kind != normal]
 
     def text(self, key: str, default: str) -> str:
         return str(self._typed(key, str, default))
@@ -101,9 +102,8 @@ class _Vocabulary:
         return values
 
     def of_kind(self, *kinds: TokenKind) -> dict[str, int]:
-        """Text to id of the tokens of these kinds, in order of id."""
-        wanted = frozenset(kinds)
-        return {self.tokens[i]: i for i, kind in enumerate(self.kinds) if kind in wanted}
+        """Text to id of the tokens of these kinds, none of them NORMAL, in order of id."""
+        return {self.tokens[i]: i for i, kind in self._others if kind in kinds}
 
     def end_ids(self) -> list[int]:
         """The ids that end a text or a turn: those the file names, then those known by name."""
