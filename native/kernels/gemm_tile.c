@@ -7,25 +7,34 @@
 #include "gemm.h"
 #include "../simd/simd.h"
 
+/* rows and vectors of the full tile; vectors of a single row */
 #if CDL_LANES == 16
-enum { MR = 8, NV = 3 };
+enum { MR = 8, NV = 3, V1 = 6 };
 #elif CDL_LANES == 8
-enum { MR = 6, NV = 2 };
+enum { MR = 6, NV = 2, V1 = 8 };
 #elif CDL_LANES == 4
-enum { MR = 6, NV = 4 };
+enum { MR = 6, NV = 4, V1 = 8 };
 #else
-enum { MR = 4, NV = 2 };
+enum { MR = 4, NV = 2, V1 = 8 };
 #endif
 enum { VP = CDL_PANEL / CDL_LANES }; /* vectors in a panel */
 enum { MAX_V = 8 };
 
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
-#define UNROLL_K _Pragma("clang loop unroll_count(2)")
+#define ROLLED _Pragma("clang loop unroll(disable)") /* unrolled, it spills */
 #else
 #define UNROLL _Pragma("GCC unroll 16")
-#define UNROLL_K _Pragma("GCC unroll 2")
+#define ROLLED _Pragma("GCC unroll 1")
 #endif
+/* Keeps a pointer in a register of its own: compilers else derive all rows from one, a sum each. */
+#define HIDE(p) __asm__("" : "+r"(p))
+
+#define EACH /* vector of the tile */                                                              \
+    UNROLL                                                                                         \
+    for (int r = 0; r < R; r++)                                                                    \
+        UNROLL                                                                                     \
+        for (int v = 0; v < V; v++)
 
 /* One tile at column vector `v0` of its panels. R and V are constants where this is inlined. */
 CDL_INLINE void micro(const cdl_tile *t, int64_t row, int64_t panel, int v0, int64_t k, cdl_tile_mode mode,
@@ -34,34 +43,30 @@ CDL_INLINE void micro(const cdl_tile *t, int64_t row, int64_t panel, int v0, int
     const float *a = t->a + row * t->a_row, *b = t->b + panel * t->b_panel + v0 * CDL_LANES;
     float *c = t->c + row * t->c_row + panel * CDL_PANEL + v0 * CDL_LANES;
     const int64_t a_row = t->a_row, b_k = t->b_k, b_panel = t->b_panel, c_row = t->c_row;
-    UNROLL
-    for (int r = 0; r < R; r++)
-        UNROLL
-        for (int v = 0; v < V; v++)
-            acc[r][v] = mode == CDL_TILE_CONTINUE ? v_load(c + r * c_row + v * CDL_LANES) : v_zero();
-    UNROLL_K
+    if (mode == CDL_TILE_CONTINUE) EACH acc[r][v] = v_load(c + r * c_row + v * CDL_LANES);
+    else EACH acc[r][v] = v_zero();
+    const float *by3[3] = {a, a + 3 * a_row, a + 6 * a_row}; /* rows 0, 3 and 6 */
+    HIDE(by3[1]);
+    HIDE(by3[2]);
+    ROLLED
     for (int64_t i = 0; i < k; i++) {
         vf x[MAX_V];
         UNROLL
         for (int v = 0; v < V; v++) x[v] = v_load(b + v / VP * b_panel + v % VP * CDL_LANES);
         UNROLL
         for (int r = 0; r < R; r++) {
-            vf y = v_set1(a[r * a_row + i]);
+            vf y = v_set1(by3[r / 3][r % 3 * a_row]);
             UNROLL
             for (int v = 0; v < V; v++) acc[r][v] = v_fma(y, x[v], acc[r][v]);
         }
         b += b_k;
+        UNROLL
+        for (int r = 0; r < 3; r++) by3[r]++;
     }
     const float *bias = t->bias ? t->bias + panel * CDL_PANEL + v0 * CDL_LANES : NULL;
-    UNROLL
-    for (int r = 0; r < R; r++)
-        UNROLL
-        for (int v = 0; v < V; v++) {
-            float *to = c + r * c_row + v * CDL_LANES;
-            if (mode == CDL_TILE_ADD) acc[r][v] = v_load(to) + acc[r][v];
-            if (bias) acc[r][v] += v_load(bias + v * CDL_LANES);
-            v_store(to, acc[r][v]);
-        }
+    if (mode == CDL_TILE_ADD) EACH acc[r][v] = v_load(c + r * c_row + v * CDL_LANES) + acc[r][v];
+    if (bias) EACH acc[r][v] += v_load(bias + v * CDL_LANES);
+    EACH v_store(c + r * c_row + v * CDL_LANES, acc[r][v]);
 }
 
 #define ACTIVATE(name, f)                                                                          \
@@ -103,8 +108,8 @@ TILE(tile_4, 4, NV)
 TILE(tile_4_one, 4, AT_MOST_ONE(NV))
 TILE(tile_2, 2, 4)
 TILE(tile_2_one, 2, AT_MOST_ONE(4))
-TILE(tile_1, 1, 8)
-TILE(tile_1_one, 1, AT_MOST_ONE(8))
+TILE(tile_1, 1, V1)
+TILE(tile_1_one, 1, AT_MOST_ONE(V1))
 
 typedef struct kernel {
     int rows, panels;
@@ -114,7 +119,7 @@ static const kernel kernels[] = {
     {MR, PANELS(NV), tile_full, tile_full_one},
     {4, PANELS(NV), tile_4, tile_4_one},
     {2, PANELS(4), tile_2, tile_2_one},
-    {1, PANELS(8), tile_1, tile_1_one},
+    {1, PANELS(V1), tile_1, tile_1_one},
 };
 
 /* Panels outside, rows inside: a few panels stay in the nearest cache while a streams past them. */

@@ -16,7 +16,8 @@ enum {
     BLOCK = 16,                   /* vectors whose scores are looked at together */
     TV = CDL_LANES == 8 ? 2 : 4,  /* vectors and queries of a tile of many queries */
     TQ = CDL_LANES == 1 ? 1 : 4,
-    LONE = CDL_LANES == 16 ? 16 : CDL_LANES == 1 ? 4 : 8, /* vectors of a tile of one query */
+    LONE = CDL_LANES == 1 ? 4 : 8, /* vectors of a tile of one query */
+    AHEAD = 2 * BLOCK,             /* vectors from where a block is first read to what is prefetched */
     GROUP_BYTES = 256 << 10,      /* of queries that pass a chunk together */
     MIN_CHUNK = 1024              /* vectors */
 };
@@ -108,15 +109,19 @@ CDL_INLINE vf v_sums(const vf *acc) {
 
 /* out[q * BLOCK + v] = queries[q] . vectors[v]; NV * NQ is a whole number of vectors of lanes. */
 CDL_INLINE void tile(const job *j, const float *vectors, int64_t row, const float *queries, float *out, const int NV,
-                     const int NQ) {
+                     const int NQ, const bool prefetch) {
     vf acc[16];
     int64_t i = 0, whole = j->d / CDL_LANES * CDL_LANES;
+    uintptr_t ahead = (uintptr_t)vectors + (uintptr_t)(AHEAD * row) * sizeof(float);
     UNROLL
     for (int a = 0; a < NV * NQ; a++) acc[a] = v_zero();
     for (; i < whole; i += CDL_LANES) {
         vf x[16];
         UNROLL
         for (int v = 0; v < NV; v++) x[v] = v_load(vectors + v * row + i);
+        if (prefetch) /* several streams confuse the hardware: ask for the same bytes in plain order */
+            UNROLL
+            for (int v = 0; v < NV * CDL_LANES / 16; v++, ahead += 64) __builtin_prefetch((const void *)ahead, 0, 2);
         UNROLL
         for (int q = 0; q < NQ; q++) {
             vf y = v_load(queries + q * j->dp + i);
@@ -133,18 +138,25 @@ CDL_INLINE void tile(const job *j, const float *vectors, int64_t row, const floa
                 acc[q * NV + v] = v_fma(v_load(queries + q * j->dp + i), x, acc[q * NV + v]);
         }
     float sums[16];
-    UNROLL
-    for (int a = 0; a < NV * NQ; a += CDL_LANES) v_store(sums + a, v_sums(acc + a));
+    if (NV * NQ % CDL_LANES == 0)
+        UNROLL
+        for (int a = 0; a < NV * NQ; a += CDL_LANES) v_store(sums + a, v_sums(acc + a));
+    else
+        UNROLL
+        for (int a = 0; a < NV * NQ; a++) sums[a] = v_sum(acc[a]);
     UNROLL
     for (int q = 0; q < NQ; q++) memcpy(out + q * BLOCK, sums + q * NV, (size_t)NV * sizeof(float));
 }
 
-/* Scores of one block of vectors: a tile's worth of queries, or a lone one. */
-static void score_many(const job *j, const float *vectors, int64_t row, const float *queries, float *out) {
-    for (int v = 0; v < BLOCK; v += TV) tile(j, vectors + v * row, row, queries, out + v, TV, TQ);
+/* Scores of one block of vectors: of a tile's worth of queries (the block's first, others), or of one. */
+static void score_first(const job *j, const float *vectors, int64_t row, const float *queries, float *out) {
+    for (int v = 0; v < BLOCK; v += TV) tile(j, vectors + v * row, row, queries, out + v, TV, TQ, true);
+}
+static void score_more(const job *j, const float *vectors, int64_t row, const float *queries, float *out) {
+    for (int v = 0; v < BLOCK; v += TV) tile(j, vectors + v * row, row, queries, out + v, TV, TQ, false);
 }
 static void score_lone(const job *j, const float *vectors, int64_t row, const float *query, float *out) {
-    for (int v = 0; v < BLOCK; v += LONE) tile(j, vectors + v * row, row, query, out + v, LONE, 1);
+    for (int v = 0; v < BLOCK; v += LONE) tile(j, vectors + v * row, row, query, out + v, LONE, 1, true);
 }
 
 /* -- search ----------------------------------------------------------------------------------- */
@@ -193,7 +205,7 @@ static void search(const job *j, int64_t first, int64_t end, int64_t chunk, floa
         if (!any_allowed(j, row, count)) continue;
         const float *vectors = block_at(j, row, gathered, &stride);
         for (; q + TQ <= end; q += TQ) {
-            score_many(j, vectors, stride, j->queries + q * j->dp, scores);
+            (q == first ? score_first : score_more)(j, vectors, stride, j->queries + q * j->dp, scores);
             for (int i = 0; i < TQ; i++) offer(j, &heaps[q + i], scores + i * BLOCK, row, count);
         }
         for (; q < end; q++) {
