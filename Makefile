@@ -1,4 +1,5 @@
-# Everything starts from a bare checkout: `make demo`, `make test`. PYTHON=... chooses another one.
+# Everything starts from a bare checkout: `make demo`, `make test`. PYTHON=... chooses another one,
+# QUESTION="..." asks the demo something else.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
@@ -45,7 +46,7 @@ build: $(READY)
 
 demo: $(READY)
 	@$(BIN)/python tools/models.py demo
-	@$(BIN)/python examples/demo.py
+	@$(BIN)/python examples/demo.py $(if $(QUESTION),"$$QUESTION")
 
 test: $(DEV) build
 	@$(BIN)/python tools/models.py test

@@ -15,8 +15,10 @@ import platform
 import re
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
+from typing import TypeVar
 
 from pydocs import library_documents
 
@@ -26,6 +28,7 @@ from candle.package.store import Store
 from candle_llm import Generator
 from candle_rag import Answer, Retriever, ask, write_package
 
+T = TypeVar("T")
 QUESTION = "How do I convert a string to lower case?"
 MAX_TOKENS = 160
 NAME = "pydocs"
@@ -90,7 +93,7 @@ def show_sources(answer: Answer) -> None:
         print(f"  [{number}] {document.score:.3f}  {document.id:<24} {text}")
 
 
-def timed(what, work):  # type: ignore[no-untyped-def]
+def timed(what: str, work: Callable[[], T]) -> T:
     """The result of `work`, with a line that says how long it took."""
     start = perf_counter()
     result = work()

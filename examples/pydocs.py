@@ -79,7 +79,13 @@ def walk(node: ast.Module | ast.ClassDef, name: str) -> Iterator[tuple[str, str,
         elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(child)
             if text and not is_private(child.name):
-                yield inner, "function", f"{inner}({arguments(child)})\n\n{text}"
+                shown = "" if is_property(child) else f"({arguments(child)})"
+                yield inner, "function", f"{inner}{shown}\n\n{text}"
+
+
+def is_property(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether it is read without a call."""
+    return any("property" in ast.unparse(d).lower() for d in function.decorator_list)
 
 
 def arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
