@@ -18,17 +18,17 @@ typedef struct q_job {
     int64_t blocks;    /* sub-blocks in a row of W */
     int64_t cuts;      /* pieces the tokens are cut into */
     cdl_status status; /* written by any worker, atomically */
-    void (*group)(const uint8_t *const *rows, int64_t blocks, const q_input *x, int64_t t, float *y);
-    void (*unpack)(const uint8_t *const *rows, int64_t blocks, q_tile *tile);
+    void (*group)(q_sixteen rows, int64_t ahead, int64_t blocks, const q_input *x, int64_t t, float *y);
+    void (*unpack)(q_sixteen rows, int64_t blocks, q_tile *tile);
     void (*tokens)(const q_tile *tile, int64_t blocks, const q_input *x, int64_t t, int32_t count, float *y);
 } q_job;
 
 /* The kernels of one format. */
 #define CDL_ROW(name, shape, offset)                                                               \
-    static void group_##name(const uint8_t *const *rows, int64_t blocks, const q_input *x, int64_t t, float *y) { \
-        q_group(CDL_##name, rows, blocks, x, t, y);                                                \
+    static void group_##name(q_sixteen rows, int64_t ahead, int64_t blocks, const q_input *x, int64_t t, float *y) { \
+        q_group(CDL_##name, rows, ahead, blocks, x, t, y);                                              \
     }                                                                                              \
-    static void unpack_##name(const uint8_t *const *rows, int64_t blocks, q_tile *tile) {          \
+    static void unpack_##name(q_sixteen rows, int64_t blocks, q_tile *tile) {          \
         q_unpack(CDL_##name, rows, blocks, tile);                                                  \
     }                                                                                              \
     static void tokens_##name(const q_tile *tile, int64_t blocks, const q_input *x, int64_t t, int32_t count, float *y) { \
@@ -116,7 +116,7 @@ static void quantise_rows(void *ctx, int64_t begin, int64_t end) {
 
 static cdl_status quantise(q_job *job) {
     q_input *x = &job->x;
-    x->k = (job->io.k + 63) / 64 * 64;
+    x->k = (job->io.k + 127) / 128 * 128;
     x->blocks = x->k / 32;
     int64_t cells, bytes;
     if (!cdl_mul_ok(job->io.m, x->blocks, &cells) || !cdl_mul_ok(cells, 32 + 16, &bytes)) return CDL_ESHAPE;
@@ -132,15 +132,28 @@ static cdl_status quantise(q_job *job) {
 
 /* -- products --------------------------------------------------------------------------------------- */
 
+/* A group of 16 outputs is computed from rows that all exist: the last group may begin earlier and skip
+ * what its neighbour did, and where n < 16 each row is computed alone, 16 times over. */
+typedef struct q_place {
+    q_sixteen rows;
+    int64_t first, skip, count; /* of y[skip], and how many */
+} q_place;
+
+static q_place place_of(const q_io *io, int64_t group) {
+    int64_t first = group * Q_ROWS, start = CDL_MAX(CDL_MIN(first, io->n - Q_ROWS), 0);
+    if (io->n < Q_ROWS) return (q_place){{io->w + group * io->row_bytes, 0}, group, 0, 1};
+    return (q_place){{io->w + start * io->row_bytes, io->row_bytes}, first, first - start, CDL_MIN(io->n - first, Q_ROWS)};
+}
+static int64_t groups_of(const q_io *io) { return io->n < Q_ROWS ? io->n : (io->n + Q_ROWS - 1) / Q_ROWS; }
+
 static void run_few(void *ctx, int64_t begin, int64_t end) {
     q_job *job = ctx;
-    const uint8_t *rows[Q_ROWS];
     float y[Q_ROWS];
     for (int64_t g = begin; g < end; g++) {
-        q_io_rows(&job->io, g * Q_ROWS, rows);
+        q_place at = place_of(&job->io, g);
         for (int64_t t = 0; t < job->io.m; t++) {
-            job->group(rows, job->blocks, &job->x, t, y);
-            q_io_output(&job->io, t, g * Q_ROWS, y);
+            job->group(at.rows, Q_ROWS * job->io.row_bytes, job->blocks, &job->x, t, y);
+            q_io_output(&job->io, t, at.first, at.count, y + at.skip);
         }
     }
 }
@@ -148,7 +161,6 @@ static void run_few(void *ctx, int64_t begin, int64_t end) {
 /* Cell (group, cut): the tile is unpacked when the group changes. */
 static void run_many(void *ctx, int64_t begin, int64_t end) {
     q_job *job = ctx;
-    const uint8_t *rows[Q_ROWS];
     float y[Q_TOKENS * Q_ROWS];
     q_tile *tile = cdl_scratch(TILE_SLOT, (uint64_t)job->blocks * sizeof(q_tile));
     if (!tile) {
@@ -158,12 +170,14 @@ static void run_many(void *ctx, int64_t begin, int64_t end) {
     for (int64_t cell = begin, held = -1; cell < end; cell++) {
         int64_t g = cell / job->cuts, first = cell % job->cuts * TOKEN_TILE;
         int64_t last = CDL_MIN(first + TOKEN_TILE, job->io.m);
-        if (g != held) q_io_rows(&job->io, g * Q_ROWS, rows), job->unpack(rows, job->blocks, tile);
+        q_place at = place_of(&job->io, g);
+        if (g != held) job->unpack(at.rows, job->blocks, tile);
         held = g;
         for (int64_t t = first; t < last; t += Q_TOKENS) {
             int32_t count = (int32_t)CDL_MIN(last - t, Q_TOKENS);
             job->tokens(tile, job->blocks, &job->x, t, count, y);
-            for (int32_t i = 0; i < count; i++) q_io_output(&job->io, t + i, g * Q_ROWS, y + i * Q_ROWS);
+            for (int32_t i = 0; i < count; i++)
+                q_io_output(&job->io, t + i, at.first, at.count, y + i * Q_ROWS + at.skip);
         }
     }
 }
@@ -181,7 +195,7 @@ cdl_status CDL_NAME(cdl_linear_block)(const cdl_view *v, int32_t n, const cdl_pa
     job.blocks = job.io.k / Q_SUB_BLOCK;
     cdl_status status = quantise(&job);
     if (status != CDL_OK) return status;
-    int64_t groups = (job.io.n + Q_ROWS - 1) / Q_ROWS;
+    int64_t groups = groups_of(&job.io);
     if (job.io.m <= FEW_TOKENS) {
         cdl_parallel_for(groups, grain(&job, job.io.m), run_few, &job);
         return CDL_OK;

@@ -17,12 +17,14 @@ static void pack_x(void *ctx, int64_t begin, int64_t end) {
     CDL_NAME(cdl_pack_rows)(&io->x, begin, end - begin, 0, io->k, (float *)job->x + begin * io->k, io->k);
 }
 
-/* Sixteen rows of W, columns [k, k + count), as panel[count][16]. k is a multiple of 256. */
-static void panel_of(const q_io *io, const uint8_t *const *rows, int64_t k, int64_t count, float *flat, float *panel) {
-    int64_t skip = k / q_block(io->dtype) * q_size(io->dtype);
-    for (int32_t r = 0; r < CDL_PANEL; r++)
-        CDL_NAME(cdl_dequant_row)(io->dtype, rows[r] + skip, flat + r * CDL_KC, count);
-    const cdl_matrix m = {flat, CDL_F32, CDL_PANEL, count, CDL_KC, 1};
+/* Rows [row, row + 16) of W, columns [k, k + count), as panel[count][16]; zeros past the last row. k is
+ * a multiple of 256. */
+static void panel_of(const q_io *io, int64_t row, int64_t k, int64_t count, float *flat, float *panel) {
+    const uint8_t *p = io->w + row * io->row_bytes + k / q_block(io->dtype) * q_size(io->dtype);
+    int64_t rows = CDL_MIN(io->n - row, (int64_t)CDL_PANEL);
+    for (int64_t r = 0; r < rows; r++)
+        CDL_NAME(cdl_dequant_row)(io->dtype, p + r * io->row_bytes, flat + r * CDL_KC, count);
+    const cdl_matrix m = {flat, CDL_F32, rows, count, CDL_KC, 1};
     CDL_NAME(cdl_pack_panel)(&m, 0, 0, count, panel);
 }
 
@@ -30,7 +32,6 @@ static void panel_of(const q_io *io, const uint8_t *const *rows, int64_t k, int6
 static void run(void *ctx, int64_t begin, int64_t end) {
     float_job *job = ctx;
     const q_io *io = job->io;
-    const uint8_t *rows[CDL_PANEL];
     int64_t tile = CDL_PANEL * CDL_KC, bytes;
     float *flat = NULL;
     if (cdl_mul_ok(io->m, CDL_PANEL * (int64_t)sizeof(float), &bytes))
@@ -41,15 +42,15 @@ static void run(void *ctx, int64_t begin, int64_t end) {
     }
     float *panel = flat + tile, *y = panel + tile;
     for (int64_t g = begin; g < end; g++) {
-        q_io_rows(io, g * CDL_PANEL, rows);
         memset(y, 0, (size_t)bytes);
         for (int64_t k = 0; k < io->k; k += CDL_KC) {
             int64_t count = CDL_MIN(io->k - k, (int64_t)CDL_KC);
-            panel_of(io, rows, k, count, flat, panel);
+            panel_of(io, g * CDL_PANEL, k, count, flat, panel);
             const cdl_tile t = {.a = job->x + k, .b = panel, .c = y, .a_row = io->k, .b_k = CDL_PANEL, .c_row = CDL_PANEL};
             CDL_NAME(cdl_tiles)(&t, io->m, 1, count, k ? CDL_TILE_ADD : CDL_TILE_SET);
         }
-        for (int64_t t = 0; t < io->m; t++) q_io_output(io, t, g * CDL_PANEL, y + t * CDL_PANEL);
+        for (int64_t t = 0; t < io->m; t++)
+            q_io_output(io, t, g * CDL_PANEL, CDL_MIN(io->n - g * CDL_PANEL, (int64_t)CDL_PANEL), y + t * CDL_PANEL);
     }
 }
 

@@ -20,11 +20,6 @@ typedef struct q_io {
 
 CDL_INLINE int64_t q_io_stride(const cdl_layout *l, int32_t axis) { return l->shape[axis] == 1 ? 0 : l->strides[axis]; }
 
-/* Sixteen rows of W from `row` on; past the end the last row stands in. */
-CDL_INLINE void q_io_rows(const q_io *io, int64_t row, const uint8_t *rows[16]) {
-    for (int64_t r = 0; r < 16; r++) rows[r] = io->w + CDL_MIN(row + r, io->n - 1) * io->row_bytes;
-}
-
 /* 32 activations of token t from column k on: in place where they are f32, else through `buffer`. */
 CDL_INLINE const float *q_io_input(const q_io *io, int64_t t, int64_t k, float buffer[32]) {
     int64_t at = t * io->x.row_stride + k * io->x.col_stride;
@@ -43,17 +38,9 @@ CDL_INLINE vf q_io_act(vf x, int32_t act) {
     }
 }
 
-/* 16 biases from column `col` on, zeros past the end. */
-static void q_io_bias(const q_io *io, int64_t col, float bias[16]) {
-    for (int64_t i = 0; i < 16; i++)
-        bias[i] = io->bias.data && col + i < io->n
-                      ? cdl_load_float(io->bias.data, io->bias.layout->dtype, (col + i) * io->bias_stride)
-                      : 0.0f;
-}
-
-/* Columns [col, min(col + 16, n)) of row t. */
-static void q_io_store(const q_io *io, int64_t t, int64_t col, const float y[16]) {
-    int64_t count = CDL_MIN(io->n - col, 16), at = t * io->out_row + col * io->out_col;
+/* Columns [col, col + count) of row t, count at most 16. */
+static void q_io_store(const q_io *io, int64_t t, int64_t col, int64_t count, const float *y) {
+    int64_t at = t * io->out_row + col * io->out_col;
     int32_t dtype = io->out.layout->dtype;
     if (dtype == CDL_F32 && io->out_col == 1) {
         memcpy((float *)io->out.data + at, y, (size_t)count * sizeof(float));
@@ -66,16 +53,17 @@ static void q_io_store(const q_io *io, int64_t t, int64_t col, const float y[16]
     }
 }
 
-/* The finished sums y[16]: bias, activation, store. */
-static void q_io_output(const q_io *io, int64_t t, int64_t col, float y[16]) {
-    if (io->bias.data || io->act) {
-        float bias[16];
-        q_io_bias(io, col, bias);
-        for (int32_t i = 0; i < 16; i += CDL_LANES) {
-            vf sum = io->bias.data ? v_load(y + i) + v_load(bias + i) : v_load(y + i);
-            v_store(y + i, q_io_act(sum, io->act));
-        }
+/* The finished sums y[count], count at most 16: bias, activation, store. */
+static void q_io_output(const q_io *io, int64_t t, int64_t col, int64_t count, const float *y) {
+    if (!io->bias.data && !io->act) {
+        q_io_store(io, t, col, count, y);
+        return;
     }
-    q_io_store(io, t, col, y);
+    float z[16] = {0};
+    memcpy(z, y, (size_t)count * sizeof(float));
+    for (int64_t i = 0; io->bias.data && i < count; i++)
+        z[i] += cdl_load_float(io->bias.data, io->bias.layout->dtype, (col + i) * io->bias_stride);
+    for (int32_t i = 0; i < 16; i += CDL_LANES) v_store(z + i, q_io_act(v_load(z + i), io->act));
+    q_io_store(io, t, col, count, z);
 }
 #endif

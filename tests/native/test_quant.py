@@ -8,13 +8,12 @@ import mmap
 from pathlib import Path
 from typing import Any
 
+import harness
 import numpy as np
 import pytest
+from harness import OK, View, blocks, run, step
 from numpy.typing import NDArray
-
-from . import harness
-from .harness import OK, View, blocks, run, step
-from .quant_model import FORMATS, product, quantise, random_rows, unpack
+from quant_model import FORMATS, product, quantise, random_rows, unpack
 
 Array = NDArray[Any]
 GOLDEN = Path(__file__).resolve().parents[1] / "golden/quant_blocks.npz"
@@ -60,7 +59,7 @@ def sizes(name: str) -> list[tuple[int, int]]:
     return [(1, block), (16, 3 * block), (17, 2 * block), (45, 9 * block), (64, 8 * block)]
 
 
-def test_golden_values_of_the_reference(name: str, isa: str) -> None:
+def test_golden_values_of_the_reference(name: str, each_isa: str) -> None:
     """Dequantised rows equal the `gguf` package's (tests/golden/make_quant_blocks.py)."""
     golden = np.load(GOLDEN)
     rows, want = golden[name + "_rows"], golden[name + "_values"]
@@ -68,7 +67,7 @@ def test_golden_values_of_the_reference(name: str, isa: str) -> None:
     assert same(unpack(name, rows).dequantised(), want)
 
 
-def test_every_byte_pattern_dequantises_as_the_model_says(name: str, isa: str) -> None:
+def test_every_byte_pattern_dequantises_as_the_model_says(name: str, each_isa: str) -> None:
     rows = random_rows(name, 37, 5 * FORMATS[name][0], np.random.default_rng(1), sane=False)
     with np.errstate(all="ignore"):
         want = unpack(name, rows).dequantised()
@@ -76,14 +75,14 @@ def test_every_byte_pattern_dequantises_as_the_model_says(name: str, isa: str) -
 
 
 @pytest.mark.parametrize("m", [1, 2, 3, 4, 7, 64])
-def test_product_equals_the_model_to_the_bit(name: str, isa: str, m: int) -> None:
+def test_product_equals_the_model_to_the_bit(name: str, each_isa: str, m: int) -> None:
     rng = np.random.default_rng(m)
     for n, k in sizes(name):
         rows, x = random_rows(name, n, k, rng), rng.standard_normal((m, k)).astype(np.float32)
         assert same(linear(name, x, rows), product(x, unpack(name, rows)))
 
 
-def test_any_bytes_as_blocks_give_the_models_result(name: str, isa: str) -> None:
+def test_any_bytes_as_blocks_give_the_models_result(name: str, each_isa: str) -> None:
     """Scales that are NaN, infinite, subnormal or negative are data like any other."""
     rng = np.random.default_rng(2)
     rows = random_rows(name, 50, 4 * FORMATS[name][0], rng, sane=False)
@@ -93,7 +92,7 @@ def test_any_bytes_as_blocks_give_the_models_result(name: str, isa: str) -> None
     assert same(linear(name, x.astype(np.float32), rows), want)
 
 
-def test_extreme_integers_do_not_saturate(name: str, isa: str) -> None:
+def test_extreme_integers_do_not_saturate(name: str, each_isa: str) -> None:
     """All bits set against the largest activations: 16-bit intermediate sums must not clip."""
     k = 2 * FORMATS[name][0]
     for byte in (0x00, 0x7F, 0x80, 0xFF):
@@ -112,7 +111,7 @@ def test_extreme_integers_do_not_saturate(name: str, isa: str) -> None:
             assert same(linear(name, x[:1], rows), product(x[:1], unpack(name, rows)))
 
 
-def test_error_is_within_the_bound_of_quantised_activations(name: str, isa: str) -> None:
+def test_error_is_within_the_bound_of_quantised_activations(name: str, each_isa: str) -> None:
     """|out - x W^T| <= sum over blocks of d / 2 * sum |w|, and 2^-20 of the sum of magnitudes."""
     rng = np.random.default_rng(4)
     k = 6 * FORMATS[name][0]
@@ -130,7 +129,7 @@ def test_error_is_within_the_bound_of_quantised_activations(name: str, isa: str)
     assert (np.abs(linear(name, x, rows) - x.astype(np.float64) @ w.T) <= bound).all()
 
 
-def test_a_row_does_not_depend_on_its_batch_mates(name: str, isa: str) -> None:
+def test_a_row_does_not_depend_on_its_batch_mates(name: str, each_isa: str) -> None:
     """Decoding and prompt processing agree (DESIGN.md, one order of summation)."""
     rng = np.random.default_rng(5)
     k = 3 * FORMATS[name][0]
@@ -140,7 +139,7 @@ def test_a_row_does_not_depend_on_its_batch_mates(name: str, isa: str) -> None:
         assert same(linear(name, x[5 : 5 + m].copy(), rows), whole[5 : 5 + m])
 
 
-def test_threads_do_not_change_a_bit(name: str, isa: str) -> None:
+def test_threads_do_not_change_a_bit(name: str, each_isa: str) -> None:
     rng = np.random.default_rng(6)
     k = 8 * FORMATS[name][0]
     rows = random_rows(name, 700, k, rng)
@@ -174,7 +173,7 @@ def test_instruction_sets_agree_to_the_bit(name: str) -> None:
     assert all(same(r, results[0]) for r in results)
 
 
-def test_nan_and_infinity_reach_the_output(name: str, isa: str) -> None:
+def test_nan_and_infinity_reach_the_output(name: str, each_isa: str) -> None:
     rng = np.random.default_rng(8)
     k = 2 * FORMATS[name][0]
     rows = random_rows(name, 20, k, rng)
@@ -187,7 +186,7 @@ def test_nan_and_infinity_reach_the_output(name: str, isa: str) -> None:
         assert same(linear(name, x[t : t + 1].copy(), rows), out[t : t + 1])
 
 
-def test_huge_small_and_zero_activations(name: str, isa: str) -> None:
+def test_huge_small_and_zero_activations(name: str, each_isa: str) -> None:
     rng = np.random.default_rng(9)
     k = 2 * FORMATS[name][0]
     rows, x = random_rows(name, 20, k, rng), rng.standard_normal((7, k))
@@ -199,7 +198,7 @@ def test_huge_small_and_zero_activations(name: str, isa: str) -> None:
     assert not want[0].any()
 
 
-def test_bias_and_activation_follow_the_sum(name: str, isa: str) -> None:
+def test_bias_and_activation_follow_the_sum(name: str, each_isa: str) -> None:
     rng = np.random.default_rng(10)
     k = FORMATS[name][0]
     rows, bias = random_rows(name, 21, k, rng), rng.standard_normal(21).astype(np.float32)
@@ -217,7 +216,7 @@ def test_bias_and_activation_follow_the_sum(name: str, isa: str) -> None:
         assert same(linear(name, x[2:3].copy(), rows, bias, act=act), whole[2:3])
 
 
-def test_unquantised_activations_are_exact_to_f32(name: str, isa: str) -> None:
+def test_unquantised_activations_are_exact_to_f32(name: str, each_isa: str) -> None:
     """i1 = 1 dequantises the weight and sums in f32: 2^-18 of the sum of magnitudes."""
     rng = np.random.default_rng(11)
     for n, k in sizes(name):
@@ -229,7 +228,7 @@ def test_unquantised_activations_are_exact_to_f32(name: str, isa: str) -> None:
         assert same(linear(name, x[2:3].copy(), rows, bias, f32=1), out[2:3])
 
 
-def test_strided_and_half_activations_and_outputs(name: str, isa: str) -> None:
+def test_strided_and_half_activations_and_outputs(name: str, each_isa: str) -> None:
     rng = np.random.default_rng(12)
     k = 2 * FORMATS[name][0]
     rows = random_rows(name, 19, k, rng)
@@ -242,7 +241,7 @@ def test_strided_and_half_activations_and_outputs(name: str, isa: str) -> None:
         assert (out == want.astype(dtype)).all()
 
 
-def test_rows_of_a_wider_or_reversed_weight(name: str, isa: str) -> None:
+def test_rows_of_a_wider_or_reversed_weight(name: str, each_isa: str) -> None:
     rng = np.random.default_rng(13)
     block, size, _ = FORMATS[name]
     rows = random_rows(name, 18, 4 * block, rng)
@@ -256,7 +255,7 @@ def test_rows_of_a_wider_or_reversed_weight(name: str, isa: str) -> None:
 
 
 @pytest.mark.skipif(not hasattr(mmap, "PROT_READ"), reason="needs mprotect")
-def test_nothing_is_read_outside_the_weight(name: str, isa: str) -> None:
+def test_nothing_is_read_outside_the_weight(name: str, each_isa: str) -> None:
     """The weight lies between two forbidden pages, once against each."""
     libc = ctypes.CDLL(ctypes.util.find_library("c"), use_errno=True)
     rng = np.random.default_rng(14)
@@ -281,7 +280,7 @@ def test_nothing_is_read_outside_the_weight(name: str, isa: str) -> None:
 
 
 @pytest.mark.parametrize("shape", [(0, 5, 1), (3, 0, 1), (3, 5, 0), (0, 0, 0)])
-def test_zero_sizes_are_legal(name: str, isa: str, shape: tuple[int, int, int]) -> None:
+def test_zero_sizes_are_legal(name: str, each_isa: str, shape: tuple[int, int, int]) -> None:
     m, n, blocks = shape
     k = blocks * FORMATS[name][0]
     rows, x = random_rows(name, n, k, np.random.default_rng(15)), np.ones((m, k), np.float32)
@@ -292,7 +291,7 @@ def test_zero_sizes_are_legal(name: str, isa: str, shape: tuple[int, int, int]) 
             assert same(out, np.tile(bias, (m, 1)))
 
 
-def test_views_that_do_not_fit_are_refused(name: str, isa: str) -> None:
+def test_views_that_do_not_fit_are_refused(name: str, each_isa: str) -> None:
     block = FORMATS[name][0]
     rows, x = (
         random_rows(name, 4, block, np.random.default_rng(16)),
