@@ -22,10 +22,11 @@ from .errors import (
     ShapeError,
     StoreError,
 )
+from .generator import Generator
 from .op import Activation
-from .random import Generator, manual_seed, rand, randn
+from .random import manual_seed, rand, randn
 from .tensor import Tensor, Var
-from .weights import Weights, load_safetensors
+from .weights import Weights, load_safetensors, save_safetensors
 
 __all__ = [
     "Activation",
@@ -55,6 +56,7 @@ __all__ = [
     "no_grad",
     "rand",
     "randn",
+    "save_safetensors",
     "set_threads",
     "threads",
 ]

@@ -8,11 +8,14 @@ A value has `.op` (its record or None), `.tracked`, `.shape`, `.dtype` and the m
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import Any
 
 from . import op
+from .dtype import DType
 from .errors import GradientError
 from .op import BinaryKind as B
 from .op import ReduceKind as R
@@ -23,7 +26,9 @@ Grads = tuple[Value | None, ...]
 
 
 class _State(threading.local):
-    enabled = True
+    def __init__(self) -> None:
+        self.enabled = True
+        self.before: list[bool] = []
 
 
 _state = _State()
@@ -41,11 +46,11 @@ class no_grad:
         self.enabled = enabled
 
     def __enter__(self) -> None:
-        self.before = _state.enabled
+        _state.before.append(_state.enabled)
         _state.enabled = self.enabled
 
     def __exit__(self, *_: object) -> None:
-        _state.enabled = self.before
+        _state.enabled = _state.before.pop()
 
 
 class Freed:
@@ -60,8 +65,14 @@ class Freed:
         return f"Freed({self.name})"
 
 
+_FREED = {kind: Freed(kind.__name__) for kind in op.RECORDS}
+
+
 def topological(root: Value) -> list[Value]:
-    """Tracked values that `root` depends on, inputs before outputs. Iterative."""
+    """Tracked values that `root` depends on, inputs before outputs. Iterative.
+
+    Raises GradientError, before anything is changed, for what backward could not go through.
+    """
     order: list[Value] = []
     seen: set[int] = set()
     stack: list[tuple[Value, bool]] = [(root, False)]
@@ -74,17 +85,24 @@ def topological(root: Value) -> list[Value]:
             continue
         seen.add(id(value))
         stack.append((value, True))
-        record = value.op
-        if record is not None:
-            _refuse_freed(record)
-            stack.extend((x, False) for x in record.inputs if x.tracked)
+        if value.op is not None:
+            _check(value)
+            stack.extend((x, False) for x in value.op.inputs if x.tracked)
     return order
 
 
-def _refuse_freed(record: Any) -> None:
+def _check(value: Value) -> None:
+    record = value.op
     if isinstance(record, Freed):
         remedy = "run the forward pass again, or backward(retain_graph=True) the first time"
         raise GradientError("backward", "a graph that was not used up", record.name, remedy)
+    why = op.NOT_DIFFERENTIABLE.get(type(record))
+    if why is not None:
+        raise GradientError("backward", "an operation with a gradient", op.describe(record), why)
+    for x in record.inputs:
+        if x.data.storage.changed > value.seen:
+            what, got = f"inputs as {op.describe(record)} saw them", "others"
+            raise GradientError("backward", what, got, "changed in place since; copy it first")
 
 
 def backward(
@@ -98,64 +116,75 @@ def backward(
     """
     order = topological(root)
     grads: dict[int, Value] = {id(root): seed}
+    masked: set[int] = set()  # values whose gradient has zeros put in by a Where
     found: list[tuple[Value, Value]] = []
     with no_grad(create_graph):
         while order:
             value = order.pop()
-            grad = grads.pop(id(value), None)
+            grad, is_masked = grads.pop(id(value), None), id(value) in masked
             record = value.op
+            if grad is not None and value.keeps_grad:
+                found.append((value, grad))
+            if record is None:
+                continue
             if grad is not None:
-                if value.keeps_grad:
-                    found.append((value, grad))
-                if record is not None:
-                    _check_versions(value)
-                    _add_all(grads, record.inputs, gradient(record, value, grad))
-            if record is not None and not retain_graph and not create_graph:
-                value.op = Freed(type(record).__name__)
+                _add_all(grads, record.inputs, gradient(record, value, grad, is_masked))
+                if is_masked or type(record) is op.Where:
+                    masked.update(id(x) for x in record.inputs)
+            if not retain_graph and not create_graph:
+                value.op = _FREED[type(record)]
     return found
-
-
-def _check_versions(value: Value) -> None:
-    for x, seen in zip(value.op.inputs, value.versions, strict=True):
-        if x.data.storage.version != seen:
-            what = f"inputs as {type(value.op).__name__} saw them (version {seen})"
-            got = f"version {x.data.storage.version} of {list(x.shape)}"
-            raise GradientError("backward", what, got, "it was changed in place; copy it first")
 
 
 def _add_all(grads: dict[int, Value], inputs: Iterable[Value], given: Grads) -> None:
     for x, g in zip(inputs, given, strict=True):
         if g is None or not x.tracked:
             continue
+        if g.dtype is not x.dtype:
+            g = g.to_dtype(x.dtype)
         before = grads.get(id(x))
         grads[id(x)] = g if before is None else before.add(g)
 
 
-def gradient(record: Any, out: Value, grad: Value) -> Grads:
-    """Gradients of a record's inputs, from that of its output. Raises GradientError without a rule."""
+def gradient(record: Any, out: Value, grad: Value, masked: bool = False) -> Grads:
+    """Gradients of a record's inputs, from that of its output.
+
+    `masked`: a zero in `grad` says that a Where did not choose this element, so it stays zero even
+    where the slope is infinite or NaN. Raises GradientError for a record without a rule.
+    """
     match record:
         case op.Unary(inputs=(x,), kind=kind):
-            return (_unary(kind, x, out, grad),)
+            return (_stopped(masked, grad, _unary(kind, x, out, grad)),)
         case op.Binary(inputs=(a, b), kind=kind):
-            left, right = _binary(kind, a, b, out, grad)
+            left, right = (_stopped(masked, grad, g) for g in _binary(kind, a, b, out, grad))
             return _fit(left, a), _fit(right, b)
         case op.Where() | op.Cast():
             return _choice(record, grad)
         case op.Reduce(inputs=(x,)):
             return (_reduce(record, x, out, grad),)
         case op.Softmax() | op.LayerNorm() | op.RmsNorm():
-            return _rows(record, out, grad)
+            return _rows(record, _wide(out), _wide(grad))
         case op.MatMul() | op.Linear():
             return _product(record, grad)
         case op.Reshape() | op.Permute() | op.Expand() | op.Slice() | op.Contiguous() | op.Cat():
             return _movement(record, grad)
         case op.Take() | op.IndexAdd() | op.Gather() | op.ScatterAdd():
-            return _indices(record, grad)
+            return _indices(record, _wide(grad))
         case op.Rope():
             return _rope(record, grad)
-        case _:
-            why = op.NOT_DIFFERENTIABLE.get(type(record), "it has no rule")
-            raise GradientError("backward", "an operation with a gradient", op.describe(record), why)
+    raise GradientError("backward", "an operation with a gradient", op.describe(record))
+
+
+def _stopped(masked: bool, grad: Value, given: Value | None) -> Value | None:
+    """The gradient of an elementwise input, with zeros where that of the output is masked out."""
+    if given is None or not masked:
+        return given
+    return grad.eq(0.0).where_cond(0.0, given)
+
+
+def _wide(x: Value) -> Value:
+    """Half precision as f32, in which sums are kept; the result is cast to the input's dtype."""
+    return x.to_dtype(DType.F32) if x.dtype in (DType.F16, DType.BF16) else x
 
 
 def _fit(grad: Value | None, x: Value) -> Value | None:
@@ -168,7 +197,7 @@ def _fit(grad: Value | None, x: Value) -> Value | None:
     return grad.sum(axes).reshape(x.shape)
 
 
-# -- elementwise ---------------------------------------------------------------------------------
+# -- elementwise -----------------------------------------------------------------------------------
 
 
 def _unary(kind: U, x: Value, out: Value, g: Value) -> Value:
@@ -244,10 +273,20 @@ def _binary(kind: B, a: Value, b: Value, out: Value, g: Value) -> Grads:
         case B.DIV:
             return g.div(b), (g.mul(out).div(b).neg() if b.tracked else None)
         case B.POW:
-            left = g.mul(b).mul(a.pow(b.sub(1.0)))
-            return left, (g.mul(out).mul(a.log()) if b.tracked else None)
+            return _pow(a, b, out, g)
         case B.MAXIMUM | B.MINIMUM:
             return _extreme(kind, a, b, g)
+
+
+def _pow(a: Value, b: Value, out: Value, g: Value) -> Grads:
+    """b a^(b-1), which is 0 where b is, and a^b log(a), which is 0 where a is 0 and b not below."""
+    left, right = None, None
+    if a.tracked:
+        left = b.eq(0.0).where_cond(0.0, g.mul(b).mul(a.pow(b.sub(1.0))))
+    if b.tracked:
+        flat = a.eq(0.0).mul(b.ge(0.0))
+        right = flat.where_cond(0.0, g.mul(out).mul(a.log()))
+    return left, right
 
 
 def _extreme(kind: B, a: Value, b: Value, g: Value) -> Grads:
@@ -260,15 +299,15 @@ def _extreme(kind: B, a: Value, b: Value, g: Value) -> Grads:
 def _choice(record: Any, g: Value) -> Grads:
     match record:
         case op.Where(inputs=(condition, a, b)):
-            zero = g.zeros_like()
-            left, right = condition.where_cond(g, zero), condition.where_cond(zero, g)
+            left = condition.where_cond(g, 0.0) if a.tracked else None
+            right = condition.where_cond(0.0, g) if b.tracked else None
             return None, _fit(left, a), _fit(right, b)
         case op.Cast(inputs=(x,)):
             return (g.to_dtype(x.dtype),)
     raise GradientError("backward", "where or cast", op.describe(record))
 
 
-# -- reduce and rows -----------------------------------------------------------------------------
+# -- reduce and rows -------------------------------------------------------------------------------
 
 
 def _kept(record: op.Reduce, x: Value, value: Value) -> Value:
@@ -293,9 +332,9 @@ def _reduce(record: op.Reduce, x: Value, out: Value, g: Value) -> Value | None:
             return spread.mul(chosen.div(ties))
         case R.VAR:
             centred = x.sub(x.mean(record.axes, keepdim=True).expand(x.shape))
-            return spread.mul(centred).mul(2.0 / (count - record.correction))
-        case _:
-            raise GradientError("backward", "an operation with a gradient", record.kind.value)
+            divisor = count - record.correction
+            return spread.mul(centred).mul(2.0 / divisor if divisor > 0 else math.nan)
+    raise GradientError("backward", "an operation with a gradient", record.kind.value)
 
 
 def _rows(record: Any, out: Value, g: Value) -> Grads:
@@ -305,15 +344,16 @@ def _rows(record: Any, out: Value, g: Value) -> Grads:
         case op.Softmax():
             return (out.mul(g.sub(g.mul(out).sum(-1, keepdim=True))),)
         case op.LayerNorm(inputs=(x, weight, bias), epsilon=epsilon):
+            x = _wide(x)
             centred = x.sub(x.mean(-1, keepdim=True))
-            return _norm(centred, weight, epsilon, g, True) + (_fit(g, bias),)
+            return (*_norm(centred, weight, epsilon, g, True), _fit(g, bias))
         case op.RmsNorm(inputs=(x, weight), epsilon=epsilon):
-            return _norm(x, weight, epsilon, g, False)
+            return _norm(_wide(x), weight, epsilon, g, False)
     raise GradientError("backward", "a row operation", op.describe(record))
 
 
 def _norm(x: Value, weight: Value, epsilon: float, g: Value, centre: bool) -> Grads:
-    """Gradients of weight * x / sqrt(mean(x^2) + epsilon); `x` is centred already where `centre`."""
+    """Gradients of weight * x / sqrt(mean(x^2) + epsilon); x is centred where `centre`."""
     inverse = x.sqr().mean(-1, keepdim=True).add(epsilon).rsqrt()
     unit = x.mul(inverse)
     gw = g.mul(weight)
@@ -332,13 +372,14 @@ def _product(record: Any, g: Value) -> Grads:
             left = g.matmul(b.transpose(-1, -2)) if a.tracked else None
             return left, (a.transpose(-1, -2).matmul(g) if b.tracked else None)
         case op.Linear(inputs=(x, w, *bias), activation=activation):
-            if w.dtype.is_block:
-                w = w.dequantize()
+            w = w.to_dtype(g.dtype)
             g = _through_activation(activation, x, w, bias, g)
-            rows = g.reshape((-1, g.shape[-1]))
+            n, k = w.shape
+            rows = g.reshape((g.count // n if n else 0, n))
             gx = rows.matmul(w).reshape(x.shape) if x.tracked else None
-            flat = x.reshape((-1, x.shape[-1]))
-            gw = rows.t().matmul(flat) if record.inputs[1].tracked else None
+            gw = None
+            if record.inputs[1].tracked:
+                gw = rows.t().matmul(x.reshape((rows.shape[0], k)))
             return (gx, gw, *(rows.sum(0) for _ in bias))
     raise GradientError("backward", "a product", op.describe(record))
 
@@ -378,34 +419,38 @@ def _movement(record: Any, g: Value) -> Grads:
         case op.Contiguous():
             return (g,)
         case op.Cat(inputs=inputs, axis=axis):
-            parts, start = [], 0
-            for x in inputs:
-                parts.append(g.narrow(axis, start, x.shape[axis]))
-                start += x.shape[axis]
-            return tuple(parts)
+            starts = accumulate((x.shape[axis] for x in inputs), initial=0)
+            return tuple(
+                g.narrow(axis, at, x.shape[axis]) for x, at in zip(inputs, starts, strict=False)
+            )
     raise GradientError("backward", "a movement", op.describe(record))
 
 
 def _unslice(record: op.Slice, x: Value, g: Value) -> Value:
     """The gradient laid into zeros of the shape of x."""
-    stop = record.start + record.length * record.step
-    where = list(range(record.start, stop, record.step))
-    front = g.transpose(0, record.axis)
-    base = x.zeros_like().to_dtype(g.dtype).transpose(0, record.axis)
-    indices = g.new_indices(where)
-    return front.apply(op.IndexAdd((base, front, indices))).transpose(0, record.axis)
+    axis, start, length = record.axis, record.start, record.length
+    if record.step != 1:
+        front = g.transpose(0, axis)
+        base = x.zeros_like().transpose(0, axis)
+        indices = g.new_range(start, length, record.step)
+        return front.apply(op.IndexAdd((base, front, indices))).transpose(0, axis)
+    zeros = x.zeros_like()
+    after = start + length
+    left, right = zeros.narrow(axis, 0, start), zeros.narrow(axis, after, x.shape[axis] - after)
+    return g.apply(op.Cat((left, g, right), axis))
 
 
 def _indices(record: Any, g: Value) -> Grads:
     match record:
         case op.Take(inputs=(table, indices)):
-            flat = g.reshape((-1, *table.shape[1:]))
+            flat = g.reshape((indices.count, *table.shape[1:]))
             zero = table.zeros_like().to_dtype(g.dtype)
-            return g.apply(op.IndexAdd((zero, flat, indices.reshape((-1,))))), None
+            return g.apply(op.IndexAdd((zero, flat, indices.reshape((indices.count,))))), None
         case op.IndexAdd(inputs=(_, _, indices)):
             return g, g.apply(op.Take((g, indices))), None
         case op.Gather(inputs=(x, indices), axis=axis):
-            return g.apply(op.ScatterAdd((x.zeros_like(), g, indices), axis)), None
+            zero = x.zeros_like().to_dtype(g.dtype)
+            return g.apply(op.ScatterAdd((zero, g, indices), axis)), None
         case op.ScatterAdd(inputs=(_, _, indices), axis=axis):
             return g, g.apply(op.Gather((g, indices), axis)), None
     raise GradientError("backward", "an index operation", op.describe(record))
@@ -413,7 +458,5 @@ def _indices(record: Any, g: Value) -> Grads:
 
 def _rope(record: op.Rope, g: Value) -> Grads:
     """A rotation by the negative angle."""
-    turned = op.Rope(
-        (g, *record.inputs[1:]), record.width, record.base, record.neox, -record.scale
-    )
+    turned = op.Rope((g, *record.inputs[1:]), record.width, record.base, record.neox, -record.scale)
     return (g.apply(turned), *(None for _ in record.inputs[1:]))

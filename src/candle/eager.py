@@ -11,20 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import _native, op
+from ._native import Layout
 from .dtype import DType
 from .errors import DTypeError, OptionError, RangeError, ShapeError
 from .op import ReduceKind
-from .shape import (
-    Layout,
-    Shape,
-    broadcast,
-    count_of,
-    expand_strides,
-    reshape_strides,
-)
+from .shape import Shape, as_shape, broadcast, count_of, expand_strides, reshape_strides
 from .storage import View, new_view
 
-Views = tuple[View, ...]
+Views = Sequence[View]
 Runner = Callable[[Any, Views], Any]
 
 _step = _native.step
@@ -32,9 +26,10 @@ _pack2 = struct.Struct("=4Q").pack
 _pack3 = struct.Struct("=6Q").pack
 _packs = [struct.Struct(f"={2 * n}Q").pack for n in range(9)]
 _params = struct.Struct("=8q2d").pack
-NO_PARAMS = bytes(80)
-ABSENT = (0, _native.layout_address(Layout.of(DType.F32, (0,))))
-INDEX_TYPES = (DType.I64, DType.I32, DType.U32)
+_NO_PARAMS = bytes(80)
+_NOTHING = Layout.of(DType.F32, (0,))  # of an absent view; held here, so that its address stays
+_ZEROS = [(0,) * rank for rank in range(9)]
+_INDEX_TYPES = (DType.I64, DType.I32, DType.U32)
 
 
 def params(*ints: int, f: Sequence[float] = ()) -> bytes:
@@ -43,23 +38,26 @@ def params(*ints: int, f: Sequence[float] = ()) -> bytes:
     return _params(*ints, *(0,) * (8 - len(ints)), *padded)
 
 
-def call(op_id: int, views: Sequence[View | None], given: bytes = NO_PARAMS) -> None:
+def call(op_id: int, views: Sequence[View | None], given: bytes = _NO_PARAMS) -> None:
     """One native step; None stands for an absent view. Raises by the status."""
     flat: list[int] = []
     for v in views:
-        flat += (v.address, v.native) if v is not None else ABSENT
+        flat += (0, _NOTHING.address) if v is None else (v.address, v.layout.address)
     status = _step(op_id, _packs[len(views)](*flat), len(views), given)
     if status:
-        layouts = [v.layout for v in views if v is not None]
-        raise _native.status_error(op_id, status, layouts)
+        raise _refusal(op_id, status, *views)
+
+
+def _refusal(op_id: int, status: int, *views: View | None) -> Exception:
+    return _native.status_error(op_id, status, [v.layout for v in views if v is not None])
 
 
 def run(record: Any, views: Views) -> Any:
     """Output view of a record (a tuple of views where it has two outputs)."""
-    return _RUNNERS[type(record)](record, views)
+    return RUNNERS[type(record)](record, views)
 
 
-# -- elementwise ---------------------------------------------------------------------------------
+# -- elementwise -----------------------------------------------------------------------------------
 
 _UNARY = {kind: _native.op_id(kind.value) for kind in op.UnaryKind}
 _BINARY = {kind: _native.op_id(kind.value) for kind in op.BinaryKind}
@@ -72,8 +70,9 @@ def expanded(name: str, view: View, shape: Shape) -> View:
     layout = view.layout
     if layout.shape == shape:
         return view
-    strides = expand_strides(name, layout.shape, layout.strides, shape)
-    return view.with_layout(shape, strides)
+    if layout.count == 1 and layout.rank <= len(shape):
+        return view.with_layout(shape, _ZEROS[len(shape)])
+    return view.with_layout(shape, expand_strides(name, layout.shape, layout.strides, shape))
 
 
 def _unary(record: op.Unary, views: Views) -> View:
@@ -81,35 +80,42 @@ def _unary(record: op.Unary, views: Views) -> View:
     layout = x.layout
     out = new_view(layout.dtype, layout.shape)
     op_id = _UNARY[record.kind]
-    status = _step(op_id, _pack2(out.address, out.native, x.address, x.native), 2, NO_PARAMS)
+    packed = _pack2(out.address, out.layout.address, x.address, layout.address)
+    status = _step(op_id, packed, 2, _NO_PARAMS)
     if status:
-        raise _native.status_error(op_id, status, [layout])
+        raise _refusal(op_id, status, x)
     return out
 
 
-def _pairwise(op_id: int, name: str, views: Views, dtype: DType) -> View:
+def _pairwise(op_id: int, kind: Any, views: Views, dtype: DType) -> View:
+    """One elementwise call on two operands of one dtype; they meet in shape without a copy."""
     a, b = views
-    if a.layout.dtype is not b.layout.dtype:
-        raise DTypeError(name, f"operands of one dtype ({a.dtype})", b.dtype, "to_dtype() casts")
-    shape = a.layout.shape
-    if b.layout.shape != shape:
-        shape = broadcast(name, shape, b.layout.shape)
-        a, b = expanded(name, a, shape), expanded(name, b, shape)
+    left, right = a.layout, b.layout
+    shape = left.shape
+    if left is not right:
+        if left.dtype is not right.dtype:
+            hint = "to_dtype() casts"
+            raise DTypeError(kind.value, f"operands of one dtype ({left.dtype})", right.dtype, hint)
+        if right.shape != shape:
+            shape = broadcast(kind.value, shape, right.shape)
+            a, b = expanded(kind.value, a, shape), expanded(kind.value, b, shape)
+            left, right = a.layout, b.layout
     out = new_view(dtype, shape)
-    packed = _pack3(out.address, out.native, a.address, a.native, b.address, b.native)
-    status = _step(op_id, packed, 3, NO_PARAMS)
+    made = out.layout.address
+    packed = _pack3(out.address, made, a.address, left.address, b.address, right.address)
+    status = _step(op_id, packed, 3, _NO_PARAMS)
     if status:
-        raise _native.status_error(op_id, status, [a.layout, b.layout])
+        raise _refusal(op_id, status, a, b)
     return out
 
 
 def _binary(record: op.Binary, views: Views) -> View:
     kind = record.kind
-    return _pairwise(_BINARY[kind], kind.value, views, views[0].layout.dtype)
+    return _pairwise(_BINARY[kind], kind, views, views[0].layout.dtype)
 
 
 def _compare(record: op.Compare, views: Views) -> View:
-    return _pairwise(_COMPARE[record.kind], record.kind.value, views, DType.BOOL)
+    return _pairwise(_COMPARE[record.kind], record.kind, views, DType.BOOL)
 
 
 def _where(record: op.Where, views: Views) -> View:
@@ -125,16 +131,20 @@ def _where(record: op.Where, views: Views) -> View:
     return out
 
 
-def _cast(record: op.Cast, views: Views) -> View:
-    (x,) = views
-    if record.dtype.is_block:
-        raise DTypeError("to_dtype", "a plain dtype", record.dtype, "quantize() makes blocks")
-    out = new_view(record.dtype, x.layout.shape)
+def cast(x: View, dtype: DType) -> View:
+    """A row-major copy as another dtype; blocks are dequantised."""
+    if dtype.is_block:
+        raise DTypeError("to_dtype", "a plain dtype", dtype, "quantize() makes blocks")
+    out = new_view(dtype, x.layout.shape)
     call(_COPY, [out, x])
     return out
 
 
-# -- reduce and rows -----------------------------------------------------------------------------
+def _cast(record: op.Cast, views: Views) -> View:
+    return cast(views[0], record.dtype)
+
+
+# -- reduce and rows -------------------------------------------------------------------------------
 
 
 def permuted(view: View, axes: Shape) -> View:
@@ -170,6 +180,11 @@ def _reduce(record: op.Reduce, views: Views) -> View:
     if not record.keepdim:
         return out
     return out.with_layout(tuple(1 if a in axes else n for a, n in enumerate(layout.shape)), None)
+
+
+def _require_plain(name: str, x: View) -> None:
+    if x.layout.dtype.is_block:
+        raise DTypeError(name, "a plain dtype", x.layout.dtype, "dequantize() first")
 
 
 def _require_float(name: str, x: View) -> None:
@@ -228,23 +243,46 @@ def _topk(record: op.TopK, views: Views) -> Views:
 # -- products --------------------------------------------------------------------------------------
 
 
-def _matmul_shape(a: Shape, b: Shape) -> Shape:
-    """Shape of a @ b of rank 2 or more. Batch axes must be equal: nothing is broadcast here."""
-    if a[:-2] != b[:-2]:
-        mend = "unsqueeze(0).expand(...) the smaller one: batch axes are never broadcast"
-        raise ShapeError("matmul", f"batch axes {list(a[:-2])} of {list(a)}", list(b), mend)
-    if a[-1] != b[-2]:
-        raise ShapeError("matmul", f"{a[-1]} rows for {list(a)}", list(b))
-    return (*a[:-1], b[-1])
+def check_matmul(a: Shape, b: Shape) -> None:
+    """Raises ShapeError unless a @ b is legal: 1-D vectors, equal batch axes, or one matrix b.
+
+    Batch axes are never broadcast; the error says how to expand the operand that lacks them.
+    """
+    both = f"{list(a)} @ {list(b)}"
+    if not a or not b:
+        raise ShapeError("matmul", "vectors or matrices", both)
+    if a[-1] != b[-2:][0]:
+        raise ShapeError("matmul", f"{a[-1]} rows on the right", both)
+    if len(b) > 2 and a[:-2] != b[:-2]:
+        raise ShapeError("matmul", "equal batch axes", both, _mend_batch(a, b))
+
+
+def _mend_batch(a: Shape, b: Shape) -> str:
+    """What to write to give two operands one batch, where that can be done."""
+    left, right = ((1,) * (2 - len(s)) + s for s in (a, b))
+    try:
+        batch = broadcast("matmul", left[:-2], right[:-2])
+    except ShapeError:
+        return "batch axes are never broadcast, and these cannot be"
+    said = []
+    for name, given, shape in (("left", a, left), ("right", b, right)):
+        if shape[:-2] != batch:
+            new = ".unsqueeze(0)" * (len(batch) + 2 - len(given))
+            said.append(f"{name}{new}.expand({[*batch, *shape[-2:]]})")
+    return f"batch axes are never broadcast: {' and '.join(said)}"
 
 
 def _matmul(record: op.MatMul, views: Views) -> View:
     a, b = views
+    left, right = a.layout.shape, b.layout.shape
     if a.dtype is not b.dtype:
         raise DTypeError("matmul", f"operands of one dtype ({a.dtype})", b.dtype)
     _require_rank("matmul", a, 2)
     _require_rank("matmul", b, 2)
-    out = new_view(a.dtype, _matmul_shape(a.layout.shape, b.layout.shape))
+    check_matmul(left, right)
+    if left[:-2] != right[:-2]:
+        raise ShapeError("matmul", "equal batch axes", f"{list(left)} @ {list(right)}")
+    out = new_view(a.dtype, (*left[:-1], right[-1]))
     call(_MATMUL, [out, a, b])
     return out
 
@@ -295,8 +333,9 @@ def _attention(record: op.Attention, views: Views) -> View:
     q, k, v = views[:3]
     lengths = views[3] if len(views) > 3 else None
     _attention_shapes(q.layout.shape, k.layout.shape, v.layout.shape)
-    if lengths is not None and lengths.layout.shape != q.layout.shape[:1]:
-        raise ShapeError("attention", f"lengths of [{q.layout.shape[0]}]", list(lengths.layout.shape))
+    batch = q.layout.shape[0]
+    if lengths is not None and lengths.layout.shape != (batch,):
+        raise ShapeError("attention", f"lengths of [{batch}]", list(lengths.layout.shape))
     out = new_view(q.dtype, (*q.layout.shape[:3], v.layout.shape[3]))
     ints = (int(record.causal), record.position, record.window)
     call(_ATTENTION, [out, q, k, v, lengths], params(*ints, f=(record.scale, record.softcap)))
@@ -318,7 +357,7 @@ def _nearest(record: op.Nearest, views: Views) -> Views:
     return scores, rows
 
 
-# -- movement ------------------------------------------------------------------------------------
+# -- movement --------------------------------------------------------------------------------------
 
 
 def contiguous(x: View) -> View:
@@ -328,21 +367,35 @@ def contiguous(x: View) -> View:
     return out
 
 
+def aligned(x: View) -> View:
+    """A copy of a contiguous view in memory of its own."""
+    out = new_view(x.dtype, x.layout.shape)
+    out.bytes()[:] = x.bytes()
+    return out
+
+
 def copy_into(target: View, source: View) -> None:
-    """In place: `source` into `target`, of equal shapes; counts as a change of the storage."""
-    if target.layout.shape != source.layout.shape:
-        raise ShapeError("copy_into", list(target.layout.shape), list(source.layout.shape))
+    """In place: `source` into `target`, of equal shapes; counts as a change of the storage.
+
+    Raises OptionError for read-only memory, and where elements of the target are repeated.
+    """
+    layout = target.layout
+    if layout.shape != source.layout.shape:
+        raise ShapeError("copy_into", list(layout.shape), list(source.layout.shape))
     if not target.storage.writable:
         raise OptionError("copy_into", "writable memory", "a read-only map or buffer")
+    if any(s == 0 and n > 1 for n, s in zip(layout.shape, layout.strides, strict=True)):
+        raise OptionError("copy_into", "a target without repeated elements", layout, "copy() it")
+    if source.storage is target.storage:
+        source = contiguous(source)  # they may overlap
     call(_COPY, [target, source])
-    target.storage.version += 1
+    target.storage.mark_changed()
 
 
 def _reshape(record: op.Reshape, views: Views) -> View:
     (x,) = views
-    if x.dtype.is_block:
-        raise DTypeError("reshape", "a plain dtype", x.dtype, "dequantize() first")
     layout = x.layout
+    _require_plain("reshape", x)
     if layout.contiguous:
         return x.with_layout(record.shape, None)
     strides = reshape_strides(layout.shape, layout.strides, record.shape)
@@ -352,28 +405,30 @@ def _reshape(record: op.Reshape, views: Views) -> View:
 
 
 def _permute(record: op.Permute, views: Views) -> View:
-    if views[0].dtype.is_block:
-        raise DTypeError("permute", "a plain dtype", views[0].dtype, "dequantize() first")
+    _require_plain("permute", views[0])
     return permuted(views[0], record.axes)
 
 
 def _expand(record: op.Expand, views: Views) -> View:
+    _require_plain("expand", views[0])
     return expanded("expand", views[0], record.shape)
 
 
 def _slice(record: op.Slice, views: Views) -> View:
     (x,) = views
-    layout, axis = x.layout, record.axis
-    n, last = layout.shape[axis], record.start + (record.length - 1) * record.step
-    if record.length < 0 or (record.length and not (0 <= record.start < n and 0 <= last < n)):
+    layout = x.layout
+    axis, start, length, step = record.axis, record.start, record.length, record.step
+    shape, strides = layout.shape, layout.strides
+    n, last = shape[axis], start + (length - 1) * step
+    if not (0 <= start < n and 0 <= last < n and length > 0) and (length or not 0 <= start <= n):
         wanted = f"elements within [0, {n}) of axis {axis}"
-        raise RangeError("slice", wanted, f"{record.length} from {record.start} by {record.step}")
+        raise RangeError("slice", wanted, f"{length} from {start} by {step}")
     if layout.dtype.is_block:
         return _slice_rows(record, x)
-    stride = layout.strides[axis]
-    shape = (*layout.shape[:axis], record.length, *layout.shape[axis + 1 :])
-    strides = (*layout.strides[:axis], stride * record.step, *layout.strides[axis + 1 :])
-    return x.with_layout(shape, strides, stride * record.start if record.length else 0)
+    stride = strides[axis]
+    shape = (*shape[:axis], length, *shape[axis + 1 :])
+    strides = (*strides[:axis], stride * step, *strides[axis + 1 :])
+    return x.with_layout(shape, strides, stride * start if length else 0)
 
 
 def _slice_rows(record: op.Slice, x: View) -> View:
@@ -409,11 +464,11 @@ def _cat(record: op.Cat, views: Views) -> View:
     return out
 
 
-# -- indices -----------------------------------------------------------------------------------------
+# -- indices ---------------------------------------------------------------------------------------
 
 
 def _require_index(name: str, indices: View) -> None:
-    if indices.dtype not in INDEX_TYPES:
+    if indices.dtype not in _INDEX_TYPES:
         raise DTypeError(name, "indices of i64, i32 or u32", indices.dtype)
 
 
@@ -481,24 +536,49 @@ def _pack(record: op.Pack, views: Views) -> View:
     return out
 
 
-# -- creation: no record, so that leaves have none ---------------------------------------------------
+# -- creation: no record, so that leaves have none -------------------------------------------------
 
 
-def fill(dtype: DType, shape: Shape, value: float | int) -> View:
-    """A new view, every element `value`."""
+_LIMITS = {
+    DType.I64: (-(2**63), 2**63 - 1),
+    DType.I32: (-(2**31), 2**31 - 1),
+    DType.U32: (0, 2**32 - 1),
+    DType.U8: (0, 255),
+    DType.BOOL: (0, 1),
+}
+
+
+def fits(value: float, dtype: DType) -> bool:
+    """Whether an integer dtype holds this very number."""
+    least, most = _LIMITS[dtype]
+    return least <= value <= most and value == int(value)
+
+
+def _whole(name: str, value: float, dtype: DType) -> int:
+    if not fits(value, dtype):
+        raise OptionError(name, f"whole numbers that fit {dtype}", value)
+    return int(value)
+
+
+def fill(dtype: DType, shape: Shape, value: float) -> View:
+    """A new view, every element `value`. Raises OptionError for one that the dtype cannot hold."""
     out = new_view(dtype, shape)
     if dtype.is_float:
         call(_FILL, [out], params(f=(float(value),)))
     else:
-        call(_FILL, [out], params(int(value)))
+        call(_FILL, [out], params(_whole("full", value, dtype)))
     return out
 
 
 def iota(dtype: DType, count: int, start: float, step: float) -> View:
-    """start, start + step, ... of `count` elements."""
-    out = new_view(dtype, (count,))
-    ints = () if dtype.is_float else (int(start), int(step))
-    call(_IOTA, [out], params(*ints, f=(float(start), float(step))))
+    """start, start + step, ... of `count` elements. Raises OptionError where they do not fit."""
+    out = new_view(dtype, as_shape("arange", count))
+    if dtype.is_float:
+        call(_IOTA, [out], params(f=(float(start), float(step))))
+    elif count:
+        ends = (start, start + (count - 1) * step)
+        first, _ = (_whole("arange", v, dtype) for v in ends)
+        call(_IOTA, [out], params(first, _whole("arange", step, DType.I64)))
     return out
 
 
@@ -517,7 +597,7 @@ _ATTENTION, _NEAREST, _ROPE = map(_native.op_id, ("attention", "nearest", "rope"
 _TAKE, _INDEX_ADD = map(_native.op_id, ("take", "index_add"))
 _GATHER, _SCATTER_ADD = map(_native.op_id, ("gather", "scatter_add"))
 
-_RUNNERS: dict[type, Runner] = {
+RUNNERS: dict[type, Runner] = {
     op.Unary: _unary,
     op.Binary: _binary,
     op.Compare: _compare,

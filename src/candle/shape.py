@@ -2,53 +2,31 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 
 from .dtype import DType
-from .errors import RangeError, ShapeError
+from .errors import DTypeError, RangeError, ShapeError
 
 Shape = tuple[int, ...]
 MAX_RANK = 8
 MAX_COUNT = 2**62
 
 
-class Layout:
-    """Dtype, shape and strides (in elements) of a view. Immutable and shared: use `Layout.of`.
+def stored_bytes(dtype: DType, shape: Shape) -> int:
+    """Bytes of a row-major tensor; `f32x16` pads its rows to a multiple of 16.
 
-    `count` is the number of elements, `contiguous` tells whether they lie in row-major order
-    without gaps (strides of length-1 axes ignored). `native` is filled by `_native`.
+    Raises DTypeError for block rows that are not a whole number of blocks.
     """
-
-    __slots__ = ("contiguous", "count", "dtype", "native", "rank", "shape", "strides")
-
-    def __init__(self, dtype: DType, shape: Shape, strides: Shape) -> None:
-        self.dtype = dtype
-        self.shape = shape
-        self.strides = strides
-        self.rank = len(shape)
-        self.count = count_of(shape)
-        self.contiguous = _is_contiguous(shape, strides)
-        self.native: tuple[int, object] | None = None
-
-    @staticmethod
-    def of(dtype: DType, shape: Shape, strides: Shape | None = None) -> Layout:
-        """The shared layout of these; row-major strides where none are given."""
-        key = (dtype, shape, strides)
-        found = _shared.get(key)
-        if found is not None:
-            return found
-        layout = Layout(dtype, shape, row_major(shape) if strides is None else strides)
-        if len(_shared) >= _SHARED_MOST:
-            _shared.clear()  # live views hold their layouts themselves
-        _shared[key] = layout
-        return layout
-
-    def __repr__(self) -> str:
-        return f"Layout({self.dtype}, {list(self.shape)}, strides={list(self.strides)})"
-
-
-_SHARED_MOST = 16384
-_shared: dict[tuple[DType, Shape, Shape | None], Layout] = {}
+    if not dtype.is_block:
+        return count_of(shape) * dtype.size
+    if not shape or shape[-1] % dtype.block:
+        raise DTypeError("shape", f"rows of whole blocks of {dtype.block} ({dtype})", list(shape))
+    if dtype is DType.F32X16:
+        if len(shape) != 2:
+            raise ShapeError("shape", f"a matrix ({dtype})", list(shape))
+        return -(-shape[0] // 16) * 16 * shape[1] * dtype.size
+    return count_of(shape) // dtype.block * dtype.size
 
 
 def count_of(shape: Shape) -> int:
@@ -68,7 +46,8 @@ def row_major(shape: Shape) -> Shape:
     return tuple(reversed(strides))
 
 
-def _is_contiguous(shape: Shape, strides: Shape) -> bool:
+def is_contiguous(shape: Shape, strides: Shape) -> bool:
+    """Whether elements lie row-major without gaps; strides of length-1 axes are ignored."""
     step = 1
     for n, s in zip(reversed(shape), reversed(strides), strict=True):
         if n != 1 and s != step:
@@ -77,31 +56,45 @@ def _is_contiguous(shape: Shape, strides: Shape) -> bool:
     return True
 
 
+def as_ints(op: str, value: int | Sequence[int]) -> Shape:
+    """One integer or a sequence of them, as a tuple. Raises ShapeError for anything else."""
+    if isinstance(value, int):
+        return (value,)
+    try:
+        return tuple(map(operator.index, value))
+    except TypeError as error:
+        raise ShapeError(op, "integers", value) from error
+
+
 def as_shape(op: str, value: int | Sequence[int]) -> Shape:
     """A checked shape. Raises ShapeError for negative sizes, too many axes or elements."""
-    shape = (value,) if isinstance(value, int) else tuple(int(n) for n in value)
+    shape = as_ints(op, value)
     if len(shape) > MAX_RANK:
         raise ShapeError(op, f"at most {MAX_RANK} axes", list(shape))
     if any(n < 0 for n in shape):
         raise ShapeError(op, "sizes of 0 or more", list(shape))
-    if count_of(shape) > MAX_COUNT:
-        raise ShapeError(op, "fewer than 2**62 elements", list(shape))
+    if count_of(tuple(n or 1 for n in shape)) > MAX_COUNT:
+        raise ShapeError(op, "at most 2**62 elements", list(shape))
     return shape
 
 
 def axis_of(op: str, axis: int, rank: int) -> int:
     """`axis` counted from the front. A scalar has the axes 0 and -1. Raises RangeError."""
-    most = max(rank, 1)
-    if not -most <= axis < most:
+    most = rank or 1
+    try:
+        at = operator.index(axis)
+    except TypeError as error:
+        raise DTypeError(op, "an integer axis", axis) from error
+    if not -most <= at < most:
         raise RangeError(op, f"an axis in [{-most}, {most - 1}]", axis)
-    return axis + most if axis < 0 else axis
+    return at + most if at < 0 else at
 
 
 def axes_of(op: str, axes: int | Sequence[int] | None, rank: int) -> Shape:
     """Sorted axes, all of them for None. Raises RangeError, and ShapeError for a repeated axis."""
     if axes is None:
         return tuple(range(rank))
-    given = (axes,) if isinstance(axes, int) else tuple(axes)
+    given = as_ints(op, axes)
     found = tuple(sorted(axis_of(op, a, rank) for a in given))
     if len(set(found)) != len(found):
         raise ShapeError(op, "different axes", list(given))
@@ -134,15 +127,15 @@ def expand_strides(op: str, shape: Shape, strides: Shape, to: Shape) -> Shape:
     return tuple(out)
 
 
-def infer_reshape(shape: Shape, to: Sequence[int]) -> Shape:
+def infer_reshape(shape: Shape, to: int | Sequence[int]) -> Shape:
     """`to` with its one -1 filled in. Raises ShapeError if the counts differ."""
-    count, wanted = count_of(shape), [int(n) for n in to]
-    if wanted.count(-1) == 1 and all(n >= -1 for n in wanted):
-        known = count_of(tuple(n for n in wanted if n != -1))
-        if known and count % known == 0:
-            wanted[wanted.index(-1)] = count // known
-    if any(n < 0 for n in wanted) or count_of(tuple(wanted)) != count:
-        raise ShapeError("reshape", f"{count} elements, as in {list(shape)}", list(to))
+    count, wanted = count_of(shape), as_ints("reshape", to)
+    if wanted.count(-1) == 1:
+        known = -count_of(wanted)
+        if known > 0 and count % known == 0:
+            wanted = tuple(count // known if n == -1 else n for n in wanted)
+    if count_of(wanted) != count or any(n < 0 for n in wanted):
+        raise ShapeError("reshape", f"{count} elements, as in {list(shape)}", list(wanted))
     return as_shape("reshape", wanted)
 
 

@@ -7,20 +7,23 @@ block is kept by its size and handed out again, up to `POOL_BYTES` in all.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 from . import _native
+from ._native import Layout
 from .dtype import DType
 from .errors import ShapeError
-from .shape import Layout, Shape
+from .shape import Shape
 
 POOL_BYTES = 512 << 20
 
-_pool: dict[int, list[int]] = {}
+_pool: dict[int, list[int]] = {}  # block size -> addresses of free blocks
 _pooled = [0]  # bytes in the pool
+_changes = [0]  # in-place changes so far, of all storages
 
 
-def _size_class(nbytes: int) -> int:
+def _block_size(nbytes: int) -> int:
     """Eight steps between powers of two: at most 1/8 of a block is waste."""
     if nbytes <= 64:
         return 64
@@ -31,60 +34,80 @@ def _size_class(nbytes: int) -> int:
 class Storage:
     """A block of memory: owned, from the pool; or a buffer (map, array) kept alive by `owner`.
 
-    `version` counts in-place changes; backward compares it with what a record saw.
+    `changed` numbers the last change in place (0: never); backward compares it with the number at
+    which a record was made. `block` is the size of an owned block, 0 where another owns the memory.
     """
 
-    __slots__ = ("address", "nbytes", "owner", "size", "version", "writable")
+    __slots__ = ("address", "block", "changed", "nbytes", "owner", "writable")
 
     def __init__(self, nbytes: int) -> None:
-        self.size = size = _size_class(nbytes)
+        self.block = 0  # nothing to give back until there is an address
         self.nbytes = nbytes
         self.owner: Any = None
-        self.version = 0
+        self.changed = 0
         self.writable = True
-        blocks = _pool.get(size)
-        if blocks:
-            try:
-                self.address = blocks.pop()
-                _pooled[0] -= size
-                return
-            except IndexError:  # another thread took the last one
-                pass
-        self.address = 0
-        self.address = _native.alloc(size)
+        size = 64 if nbytes <= 64 else _block_size(nbytes)
+        try:
+            self.address = _pool[size].pop()
+            _pooled[0] -= size
+        except (KeyError, IndexError):
+            self.address = _allocate(size)
+        self.block = size
 
     @classmethod
     def of_buffer(cls, buffer: Any) -> Storage:
         """Memory of another owner, used in place; writable where the buffer is."""
-        self = cls.__new__(cls)
-        self.size = 0
-        self.version = 0
         view = memoryview(buffer)
-        self.writable = not view.readonly
-        self.address, self.nbytes, self.owner = _native.address_of(view)
-        return self
+        address, nbytes, owner = _native.address_of(view)
+        return cls.of_address(address, nbytes, owner, not view.readonly)
 
     @classmethod
     def of_address(cls, address: int, nbytes: int, owner: Any, writable: bool) -> Storage:
         """Memory at an address that `owner` keeps alive."""
         self = cls.__new__(cls)
-        self.size = 0
-        self.version = 0
+        self.block = self.changed = 0
         self.address, self.nbytes, self.owner, self.writable = address, nbytes, owner, writable
         return self
 
-    def __del__(self, pool: Any = _pool, pooled: Any = _pooled, most: int = POOL_BYTES) -> None:
-        size = self.size
-        if not size or not self.address:
+    # the defaults are looked up once, and are still there when the interpreter ends
+    def __del__(
+        self,
+        pool: dict[int, list[int]] = _pool,
+        pooled: list[int] = _pooled,
+        most: int = POOL_BYTES,
+        free: Callable[[int], None] = _native.free,
+    ) -> None:
+        size = self.block
+        if not size:
             return
-        if pooled[0] + size <= most:
-            pooled[0] += size
-            blocks = pool.get(size)
-            if blocks is None:
-                blocks = pool.setdefault(size, [])
-            blocks.append(self.address)
-        else:
-            _native.free(self.address)
+        if pooled[0] + size > most:
+            free(self.address)
+            return
+        pooled[0] += size
+        try:
+            pool[size].append(self.address)
+        except KeyError:
+            pool.setdefault(size, []).append(self.address)
+
+    def mark_changed(self) -> None:
+        """Notes a change in place."""
+        _changes[0] += 1
+        self.changed = _changes[0]
+
+
+def changes() -> int:
+    """In-place changes so far, of all storages: what a record made now has seen."""
+    return _changes[0]
+
+
+def _allocate(size: int) -> int:
+    """A new block; the pool is given up before there is no memory. Raises MemoryError."""
+    address = _native.alloc(size)
+    if not address and empty_pool():
+        address = _native.alloc(size)
+    if not address:
+        raise MemoryError(f"no memory for {size:,} bytes")
+    return address
 
 
 def empty_pool() -> int:
@@ -101,18 +124,17 @@ def empty_pool() -> int:
 class View:
     """A window on a storage: `offset` in bytes, and a layout. It knows its dtype and device."""
 
-    __slots__ = ("address", "layout", "native", "offset", "storage")
+    __slots__ = ("address", "layout", "offset", "storage")
 
     def __init__(self, storage: Storage, offset: int, layout: Layout) -> None:
         self.storage = storage
         self.offset = offset
         self.layout = layout
         self.address = storage.address + offset
-        native = layout.native
-        self.native = native[0] if native else _native.layout_address(layout)
 
     @property
     def dtype(self) -> DType:
+        """Element type."""
         return self.layout.dtype
 
     def with_layout(self, shape: Shape, strides: Shape | None, elements: int = 0) -> View:
@@ -124,9 +146,7 @@ class View:
         """The bytes of a contiguous view, in place. Raises ShapeError for others."""
         if not self.layout.contiguous:
             raise ShapeError("bytes", "a contiguous tensor", self.layout, "contiguous() copies")
-        dtype = self.layout.dtype
-        size = stored_bytes(dtype, self.layout.shape)
-        bytes_ = _bytes_at(self.storage, self.address, size)
+        bytes_ = _bytes_at(self.storage, self.address, self.layout.nbytes)
         return bytes_ if self.storage.writable else bytes_.toreadonly()
 
     def __repr__(self) -> str:
@@ -140,20 +160,7 @@ def _bytes_at(storage: Storage, address: int, size: int) -> memoryview:
     return memoryview(array).cast("B")
 
 
-def stored_bytes(dtype: DType, shape: Shape) -> int:
-    """Bytes that a contiguous tensor takes; `f32x16` pads its rows to a multiple of 16."""
-    if dtype is DType.F32X16:
-        rows, width = shape
-        return -(-rows // 16) * 16 * width * 4
-    count = 1
-    for n in shape:
-        count *= n
-    return dtype.nbytes(count)
-
-
 def new_view(dtype: DType, shape: Shape) -> View:
     """Owned, uninitialised, row-major memory for an output."""
     layout = Layout.of(dtype, shape)
-    if dtype.block == 1 and dtype is not DType.F32X16:
-        return View(Storage(layout.count * dtype.size), 0, layout)
-    return View(Storage(stored_bytes(dtype, shape)), 0, layout)
+    return View(Storage(layout.nbytes), 0, layout)

@@ -2,110 +2,100 @@
 
 Eager: each method makes a record, runs it at once, and keeps the record only where some input leads
 to a `Var` or a retained tensor. Compositions live in `functional.py`.
+
+size: this is the whole public face of a tensor on one page, a few lines a method.
 """
 
 from __future__ import annotations
 
 import itertools
-import struct
+import math
+import numbers
+import operator
+import pickle
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, overload
 
-from . import autograd, eager, op
+from . import autograd, eager, generator, nested, op
+from ._native import Layout
 from .device import CPU, Device
 from .dtype import DType, promote
 from .errors import DTypeError, GradientError, OptionError, RangeError, ShapeError
+from .guests import ArrayFace, view_of_array
 from .op import BinaryKind, CompareKind, ReduceKind, UnaryKind
-from .shape import Layout, Shape, as_shape, axes_of, axis_of, infer_reshape
-from .storage import Storage, View, stored_bytes
+from .shape import Shape, as_ints, as_shape, axes_of, axis_of, count_of, infer_reshape, stored_bytes
+from .storage import Storage, View, changes
 
 Number = int | float | bool
 Axes = int | Sequence[int] | None
 
 _ids = itertools.count(1)
-
-# dtype -> (struct and memoryview format, NumPy name)
-_FORMATS: dict[DType, tuple[str, str]] = {
-    DType.F32: ("f", "float32"),
-    DType.F64: ("d", "float64"),
-    DType.I64: ("q", "int64"),
-    DType.I32: ("i", "int32"),
-    DType.U32: ("I", "uint32"),
-    DType.U8: ("B", "uint8"),
-    DType.BOOL: ("?", "bool"),
-    DType.F16: ("e", "float16"),
-}
-_FROM_NUMPY = {name: dtype for dtype, (_, name) in _FORMATS.items()}
+_runners = eager.RUNNERS
+_ADD, _SUB, _MUL, _DIV, _POW, _MAXIMUM, _MINIMUM = BinaryKind  # members cost more to look up
 
 
 class Tensor:
     """An n-dimensional array that can lead back to what made it.
 
     `Tensor(values)` copies nested lists or a number: floats make f32, ints i64, bools bool.
+    `tracked` tells whether it leads to a `Var` or a retained tensor.
     """
 
-    __slots__ = ("__weakref__", "_grad", "data", "id", "keeps_grad", "op", "tracked", "versions")
+    __slots__ = ("__weakref__", "_grad", "data", "id", "keeps_grad", "op", "seen", "tracked")
+
+    seen: int  # changes in place before the record was made
 
     def __init__(self, values: Any, dtype: DType | str | None = None) -> None:
-        self._set(_from_nested(values, None if dtype is None else DType.of(dtype)), None)
+        self._set(_from_nested(values, None if dtype is None else DType.of(dtype)))
 
-    def _set(self, data: View, record: Any) -> None:
+    def _set(self, data: View) -> None:
+        """Makes this a leaf on a view."""
         self.data = data
         self.id = next(_ids)
-        self.op = record
-        self.tracked = record is not None
-        self.keeps_grad = False
+        self.op: Any = None
+        self.tracked = self.keeps_grad = False
         self._grad: Tensor | None = None
 
     @classmethod
     def of_view(cls, data: View) -> Tensor:
         """A leaf on a view."""
         self = cls.__new__(cls)
-        self._set(data, None)
+        self._set(data)
         return self
 
-    # -- records ---------------------------------------------------------------------------------
+    # -- records -----------------------------------------------------------------------------------
 
+    @overload
+    def apply(self, record: op.TopK | op.Nearest) -> tuple[Tensor, Tensor]: ...  # type: ignore[overload-overlap]
+    @overload
+    def apply(self, record: object) -> Tensor: ...
     def apply(self, record: Any) -> Any:
         """Runs a record on its inputs: a Tensor, or a tuple where it has two outputs.
 
         The one way from records to values, for this file, `functional` and `autograd` alike.
         """
-        made = eager.run(record, tuple([x.data for x in record.inputs]))
+        made = _runners[type(record)](record, [x.data for x in record.inputs])
         if type(made) is tuple:
-            return tuple(Tensor.of_view(v) for v in made)
-        out = Tensor.__new__(Tensor)
-        out.data = made
-        out.id = next(_ids)
-        out.keeps_grad = False
-        out._grad = None
-        for x in record.inputs:
-            if x.tracked and autograd.recording():
-                out.op = record
-                out.tracked = True
-                out.versions = tuple([x.data.storage.version for x in record.inputs])
-                return out
-        out.op = None
-        out.tracked = False
-        return out
+            return tuple([_result(data, record) for data in made])
+        return _result(made, record)
 
     def _unary(self, kind: UnaryKind) -> Tensor:
         return self.apply(op.Unary((self,), kind))
 
     def _binary(self, kind: BinaryKind, other: Tensor | Number) -> Tensor:
-        a, b = _meet(kind.value, self, other)
-        return self.apply(op.Binary((a, b), kind))
+        if isinstance(other, Tensor) and self.data.layout.dtype is other.data.layout.dtype:
+            return self.apply(op.Binary((self, other), kind))
+        return self.apply(op.Binary(_meet(kind.value, self, other), kind))
 
     def _compare(self, kind: CompareKind, other: Tensor | Number) -> Tensor:
-        a, b = _meet(kind.value, self, other)
-        return self.apply(op.Compare((a, b), kind))
+        return self.apply(op.Compare(_meet(kind.value, self, other, True), kind))
 
     def _reduce(self, kind: ReduceKind, axes: Axes, keepdim: bool, correction: int = 0) -> Tensor:
         found = axes_of(kind.value, axes, self.rank)
         return self.apply(op.Reduce((self,), kind, found, keepdim, correction))
 
-    # -- creation --------------------------------------------------------------------------------
+    # -- creation ----------------------------------------------------------------------------------
 
     @staticmethod
     def new(values: Any, dtype: DType | str | None = None) -> Tensor:
@@ -137,56 +127,62 @@ class Tensor:
 
     @staticmethod
     def arange(
-        start: Number, stop: Number | None = None, step: Number = 1, dtype: DType | str | None = None
+        start: Number,
+        stop: Number | None = None,
+        step: Number = 1,
+        dtype: DType | str | None = None,
     ) -> Tensor:
-        """start, start + step, ... before stop; `arange(n)` counts from 0. i64, or f32 for floats."""
-        if stop is None:
-            start, stop = 0, start
-        if step == 0:
-            raise OptionError("arange", "a step other than 0", step)
-        whole = all(isinstance(v, int) for v in (start, stop, step))
-        wanted = DType.of(dtype) if dtype is not None else DType.I64 if whole else DType.F32
-        count = max(0, -int((stop - start) // -step))
-        return Tensor.of_view(eager.iota(wanted, count, start, step))
+        """start, start + step, ... before stop; `arange(n)` counts from 0. i64; f32 for floats."""
+        first, last = (0, start) if stop is None else (start, stop)
+        first, last, by = (_plain("arange", v) for v in (first, last, step))
+        if by == 0 or not all(map(math.isfinite, (first, last, by))):
+            wanted = "finite numbers and a step other than 0"
+            raise OptionError("arange", wanted, (start, stop, step))
+        whole = all(isinstance(v, int) for v in (first, last, by))
+        natural = DType.I64 if whole else DType.F32
+        count = -((last - first) // -by) if whole else math.ceil((last - first) / by)
+        made = natural if dtype is None else DType.of(dtype)
+        return Tensor.of_view(eager.iota(made, max(0, int(count)), first, by))
+
+    @staticmethod
+    def rand(shape: int | Sequence[int], source: generator.Generator | None = None) -> Tensor:
+        """Uniform in [0, 1), f32, from a generator (the default one)."""
+        return Tensor.of_view((source or generator.default).draw("uniform", shape))
+
+    @staticmethod
+    def randn(shape: int | Sequence[int], source: generator.Generator | None = None) -> Tensor:
+        """Normal with mean 0 and variance 1, f32."""
+        return Tensor.of_view((source or generator.default).draw("normal", shape))
 
     @staticmethod
     def from_buffer(
         buffer: Any, dtype: DType | str, shape: int | Sequence[int], offset: int = 0
     ) -> Tensor:
-        """A view of any contiguous buffer (bytes, map, array), `offset` bytes in; no copy.
+        """A view of any contiguous buffer (bytes, map, array), `offset` bytes in.
 
-        Raises ShapeError if the buffer is too small.
+        Copied only where its memory is not aligned to the elements, as safetensors may lie. Raises
+        ShapeError if the buffer is too small.
         """
         wanted, sizes = DType.of(dtype), as_shape("from_buffer", shape)
         storage = Storage.of_buffer(buffer)
         need = stored_bytes(wanted, sizes)
         if offset < 0 or offset + need > storage.nbytes:
             raise ShapeError("from_buffer", f"{offset} + {need} bytes", f"{storage.nbytes} bytes")
-        return Tensor.of_view(View(storage, offset, Layout.of(wanted, sizes)))
+        data = View(storage, offset, Layout.of(wanted, sizes))
+        if data.address % (2 if wanted.is_block else wanted.size):
+            data = eager.aligned(data)
+        return Tensor.of_view(data)
 
     @staticmethod
     def from_numpy(array: Any) -> Tensor:
         """A view of a NumPy array, without a copy; any strides that are whole elements.
 
-        Raises DTypeError for dtypes there is no counterpart to.
+        Raises DTypeError for dtypes there is no counterpart to, and OptionError for memory that is
+        not aligned to its elements.
         """
-        face = array.__array_interface__
-        dtype = _FROM_NUMPY.get(str(array.dtype))
-        if dtype is None or array.dtype.byteorder not in "=|":
-            wanted = f"one of {', '.join(_FROM_NUMPY)} in native byte order"
-            raise DTypeError("from_numpy", wanted, array.dtype, "astype() converts")
-        shape, size = tuple(array.shape), dtype.size
-        strides = face["strides"] or Layout.of(dtype, as_shape("from_numpy", shape)).strides
-        if face["strides"]:
-            if any(s % size for n, s in zip(shape, strides, strict=True) if n > 1):
-                raise ShapeError("from_numpy", f"strides of whole {size}-byte elements", strides)
-            strides = tuple(s // size for s in strides)
-        layout = Layout.of(dtype, as_shape("from_numpy", shape), tuple(strides))
-        address, writable = face["data"][0], not face["data"][1]
-        storage = Storage.of_address(address, array.nbytes, array, writable)
-        return Tensor.of_view(View(storage, 0, layout))
+        return Tensor.of_view(view_of_array(array))
 
-    # -- facts -----------------------------------------------------------------------------------
+    # -- facts -------------------------------------------------------------------------------------
 
     @property
     def shape(self) -> Shape:
@@ -231,40 +227,48 @@ class Tensor:
         """Whether the elements lie in row-major order without gaps."""
         return self.data.layout.contiguous
 
-    # -- elementwise -----------------------------------------------------------------------------
+    # -- elementwise -------------------------------------------------------------------------------
 
     def add(self, other: Tensor | Number) -> Tensor:
         """self + other, broadcast."""
-        return self._binary(BinaryKind.ADD, other)
+        return self._binary(_ADD, other)
 
     def sub(self, other: Tensor | Number) -> Tensor:
         """self - other, broadcast."""
-        return self._binary(BinaryKind.SUB, other)
+        return self._binary(_SUB, other)
 
     def mul(self, other: Tensor | Number) -> Tensor:
         """self * other, broadcast."""
-        return self._binary(BinaryKind.MUL, other)
+        return self._binary(_MUL, other)
 
     def div(self, other: Tensor | Number) -> Tensor:
         """self / other, broadcast; integers are divided as f32."""
-        return _as_float(self)._binary(BinaryKind.DIV, _as_float(other))
+        if self.dtype.is_float:
+            return self._binary(_DIV, other)
+        if isinstance(other, Tensor):
+            return self.to_dtype(other.dtype if other.dtype.is_float else DType.F32).div(other)
+        return self.to_dtype(DType.F32)._binary(_DIV, other)
 
     def floor_div(self, other: Tensor | Number) -> Tensor:
         """The quotient rounded down. Raises ZeroDivisionError for integers over zero."""
-        quotient = self._binary(BinaryKind.DIV, other)
+        quotient = self._binary(_DIV, other)
         return quotient.floor() if quotient.dtype.is_float else quotient
+
+    def rem(self, other: Tensor | Number) -> Tensor:
+        """What floor_div leaves, of the sign of other: self - self.floor_div(other) * other."""
+        return self.sub(self.floor_div(other).mul(other))
 
     def pow(self, other: Tensor | Number) -> Tensor:
         """self to the power of other, broadcast."""
-        return self._binary(BinaryKind.POW, other)
+        return self._binary(_POW, other)
 
     def maximum(self, other: Tensor | Number) -> Tensor:
         """The greater of each pair; NaN if either is."""
-        return self._binary(BinaryKind.MAXIMUM, other)
+        return self._binary(_MAXIMUM, other)
 
     def minimum(self, other: Tensor | Number) -> Tensor:
         """The smaller of each pair; NaN if either is."""
-        return self._binary(BinaryKind.MINIMUM, other)
+        return self._binary(_MINIMUM, other)
 
     def neg(self) -> Tensor:
         """-x."""
@@ -370,9 +374,14 @@ class Tensor:
         """self >= other; bool."""
         return self._compare(CompareKind.GE, other)
 
-    def where_cond(self, on_true: Tensor, on_false: Tensor | Number) -> Tensor:
+    def where_cond(self, on_true: Tensor | Number, on_false: Tensor | Number) -> Tensor:
         """Elements of `on_true` where this condition (bool or u8) holds, else of `on_false`."""
-        a, b = _meet("where", on_true, on_false)
+        if isinstance(on_true, Tensor):
+            a, b = _meet("where", on_true, on_false)
+        elif isinstance(on_false, Tensor):
+            b, a = _meet("where", on_false, on_true)
+        else:
+            a, b = _meet("where", Tensor(on_true), on_false)
         return self.apply(op.Where((self, a, b)))
 
     def to_dtype(self, dtype: DType | str) -> Tensor:
@@ -412,11 +421,11 @@ class Tensor:
         return self._reduce(ReduceKind.MIN, axes, keepdim)
 
     def argmax(self, axis: int | None = None, keepdim: bool = False) -> Tensor:
-        """Index of the greatest element (i64), the first of equals; of the flattened tensor for None."""
+        """Index of the greatest element (i64), the first of equals; None: of all, flattened."""
         return self._reduce(ReduceKind.ARGMAX, axis, keepdim)
 
     def argmin(self, axis: int | None = None, keepdim: bool = False) -> Tensor:
-        """Index of the smallest element (i64), the first of equals."""
+        """Index of the smallest element (i64), the first of equals; None: of all, flattened."""
         return self._reduce(ReduceKind.ARGMIN, axis, keepdim)
 
     def var(self, axes: Axes = None, keepdim: bool = False, correction: int = 1) -> Tensor:
@@ -427,56 +436,55 @@ class Tensor:
         """(values, indices i64) of the k greatest of the last axis, descending, ties by index."""
         return self.apply(op.TopK((self,), k))
 
-    # -- products ------------------------------------------------------------------------------------
+    # -- products ----------------------------------------------------------------------------------
 
     def matmul(self, other: Tensor) -> Tensor:
         """Matrix product. 1-D vectors, equal batch axes, or any [.., m, k] times one [k, n].
 
         Batch axes are never broadcast: raises ShapeError with both shapes and the remedy.
         """
-        if self.rank == 0 or other.rank == 0:
-            raise ShapeError("matmul", "vectors or matrices", [list(self.shape), list(other.shape)])
-        if self.rank == 1:
-            return self.unsqueeze(0).matmul(other).squeeze(-2 if other.rank > 1 else 0)
-        if other.rank == 1:
+        if not isinstance(other, Tensor):
+            raise DTypeError("matmul", "a tensor", type(other).__name__)
+        a, b = self.shape, other.shape
+        eager.check_matmul(a, b)
+        if len(a) == 1:
+            return self.unsqueeze(0).matmul(other).squeeze(-2 if len(b) > 1 else 0)
+        if len(b) == 1:
             return self.matmul(other.unsqueeze(1)).squeeze(-1)
-        if other.rank == 2 and self.rank > 2:
-            rows = self.reshape((-1, self.shape[-1])) if self.count else self
-            if rows.rank == 2:
-                out = rows.matmul(other)
-                return out.reshape((*self.shape[:-1], other.shape[1]))
-            other = other.expand((*self.shape[:-2], *other.shape))
+        if len(b) == 2 and len(a) > 2:
+            rows = self.reshape((count_of(a[:-1]), a[-1]))
+            return rows.matmul(other).reshape((*a[:-1], b[1]))
         return self.apply(op.MatMul((self, other)))
 
-    # -- movement ------------------------------------------------------------------------------------
+    # -- movement ----------------------------------------------------------------------------------
 
     def reshape(self, shape: int | Sequence[int]) -> Tensor:
         """The same elements under another shape, one size may be -1; a view where possible."""
-        wanted = infer_reshape(self.shape, (shape,) if isinstance(shape, int) else shape)
-        return self if wanted == self.shape else self.apply(op.Reshape((self,), wanted))
+        now = self.data.layout.shape
+        wanted = infer_reshape(now, shape)
+        return self if wanted == now else self.apply(op.Reshape((self,), wanted))
 
     def flatten_from(self, axis: int) -> Tensor:
         """All axes from `axis` on joined into one."""
         start = axis_of("flatten_from", axis, self.rank)
-        size = 1
-        for n in self.shape[start:]:
-            size *= n
-        return self.reshape((*self.shape[:start], size))
+        return self.reshape((*self.shape[:start], count_of(self.shape[start:])))
 
     def permute(self, axes: Sequence[int]) -> Tensor:
         """Axes in another order; a view."""
-        found = tuple(axis_of("permute", a, self.rank) for a in axes)
+        found = tuple(axis_of("permute", a, self.rank) for a in as_ints("permute", axes))
         if sorted(found) != list(range(self.rank)):
             raise ShapeError("permute", f"each of {self.rank} axes once", list(axes))
         return self.apply(op.Permute((self,), found))
 
     def transpose(self, a: int, b: int) -> Tensor:
         """Two axes exchanged; a view."""
-        axes = list(range(self.rank))
-        i, j = axis_of("transpose", a, self.rank), axis_of("transpose", b, self.rank)
-        if axes:
-            axes[i], axes[j] = axes[j], axes[i]
-        return self.permute(axes)
+        rank = self.data.layout.rank
+        i, j = axis_of("transpose", a, rank), axis_of("transpose", b, rank)
+        if i == j:
+            return self
+        axes = [*range(rank)]
+        axes[i], axes[j] = j, i
+        return self.apply(op.Permute((self,), tuple(axes)))
 
     def t(self) -> Tensor:
         """The last two axes exchanged; a view."""
@@ -485,35 +493,38 @@ class Tensor:
         return self.transpose(-1, -2)
 
     def unsqueeze(self, axis: int) -> Tensor:
-        """A new axis of length 1 before `axis`."""
-        at = axis_of("unsqueeze", axis, self.rank + 1)
-        return self.reshape((*self.shape[:at], 1, *self.shape[at:]))
+        """A new axis of length 1 before `axis`. Raises ShapeError for a ninth axis."""
+        now = self.data.layout.shape
+        at = axis_of("unsqueeze", axis, len(now) + 1)
+        wanted = as_shape("unsqueeze", (*now[:at], 1, *now[at:]))
+        return self.apply(op.Reshape((self,), wanted))
 
     def squeeze(self, axis: int | None = None) -> Tensor:
         """Without one axis of length 1, or all of them. Raises ShapeError for another length."""
+        now = self.data.layout.shape
         if axis is None:
-            return self.reshape([n for n in self.shape if n != 1])
-        at = axis_of("squeeze", axis, self.rank)
-        if self.rank and self.shape[at] != 1:
-            raise ShapeError("squeeze", f"length 1 of axis {axis}", list(self.shape))
-        return self.reshape((*self.shape[:at], *self.shape[at + 1 :]))
+            return self.reshape([n for n in now if n != 1])
+        at = axis_of("squeeze", axis, len(now))
+        if not now:
+            return self
+        if now[at] != 1:
+            raise ShapeError("squeeze", f"length 1 of axis {axis}", list(now))
+        return self.apply(op.Reshape((self,), now[:at] + now[at + 1 :]))
 
     def expand(self, shape: int | Sequence[int]) -> Tensor:
         """Axes of length 1 repeated, new ones in front; a view. -1 keeps a size."""
-        given = [shape] if isinstance(shape, int) else list(shape)
-        extra = len(given) - self.rank
-        for i, n in enumerate(given):
-            if n == -1 and i >= extra:
-                given[i] = self.shape[i - extra]
+        now, given = self.data.layout.shape, as_ints("expand", shape)
+        if -1 in given:
+            extra = len(given) - len(now)
+            kept = ((0,) * extra + now)[-len(given) :]
+            given = tuple(kept[i] if n == -1 and i >= extra else n for i, n in enumerate(given))
         wanted = as_shape("expand", given)
-        return self if wanted == self.shape else self.apply(op.Expand((self,), wanted))
+        return self if wanted == now else self.apply(op.Expand((self,), wanted))
 
     def narrow(self, axis: int, start: int, length: int) -> Tensor:
         """`length` elements of one axis from `start` on; a view. Raises RangeError."""
-        at = axis_of("narrow", axis, self.rank)
-        if self.rank == 0:
-            raise RangeError("narrow", "a tensor with axes", "a scalar")
-        return self.apply(op.Slice((self,), at, start, length))
+        at = _real_axis("narrow", axis, self)
+        return self.apply(op.Slice((self,), at, operator.index(start), operator.index(length)))
 
     def i(self, *index: Any) -> Tensor:
         """The same as `tensor[index]`."""
@@ -527,18 +538,18 @@ class Tensor:
 
     def flip(self, axis: int) -> Tensor:
         """One axis backwards; a view."""
-        at = axis_of("flip", axis, self.rank)
+        at = _real_axis("flip", axis, self)
         return self.apply(op.Slice((self,), at, max(self.shape[at] - 1, 0), self.shape[at], -1))
 
     @staticmethod
     def cat(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
-        """All tensors one after another along `axis`."""
+        """All tensors of one dtype one after another along `axis`. Raises ShapeError."""
         if not tensors:
             raise ShapeError("cat", "at least one tensor", 0)
-        at = axis_of("cat", axis, tensors[0].rank)
-        if tensors[0].rank == 0:
+        first = tensors[0]
+        if first.rank == 0:
             raise ShapeError("cat", "tensors with axes", "scalars", "stack() joins scalars")
-        return tensors[0].apply(op.Cat(tuple(tensors), at))
+        return first.apply(op.Cat(tuple(tensors), axis_of("cat", axis, first.rank)))
 
     @staticmethod
     def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
@@ -555,11 +566,11 @@ class Tensor:
         """A row-major copy of its own."""
         return self.apply(op.Contiguous((self,)))
 
-    # -- indices -------------------------------------------------------------------------------------
+    # -- indices -----------------------------------------------------------------------------------
 
     def index_select(self, indices: Tensor, axis: int = 0) -> Tensor:
-        """Elements of `axis` at `indices` (any shape along axis 0, else 1-D); negative count back."""
-        at = axis_of("index_select", axis, self.rank)
+        """Elements of `axis` at `indices` (any shape along axis 0, else 1-D). Raises RangeError."""
+        at = _real_axis("index_select", axis, self)
         if at == 0:
             return self.apply(op.Take((self, indices)))
         if indices.rank != 1:
@@ -569,14 +580,18 @@ class Tensor:
 
     def gather(self, indices: Tensor, axis: int) -> Tensor:
         """Elements along `axis`, as NumPy's take_along_axis. Raises RangeError."""
-        at = axis_of("gather", axis, self.rank)
+        at = _real_axis("gather", axis, self)
         return self.apply(op.Gather((self, indices), at))
 
     def new_indices(self, values: Sequence[int]) -> Tensor:
         """An i64 index tensor beside this one."""
         return Tensor(list(values), DType.I64)
 
-    # -- gradients -----------------------------------------------------------------------------------
+    def new_range(self, start: int, count: int, step: int) -> Tensor:
+        """`count` i64 indices from `start` on, on this device."""
+        return Tensor.of_view(eager.iota(DType.I64, count, start, step))
+
+    # -- gradients ---------------------------------------------------------------------------------
 
     def backward(
         self, grad: Tensor | None = None, retain_graph: bool = False, create_graph: bool = False
@@ -586,13 +601,15 @@ class Tensor:
         Without `grad`, self must be a scalar. Raises GradientError.
         """
         if not self.tracked:
-            raise GradientError("backward", "a tensor that depends on a Var", f"{self.shape}, op None")
+            got = f"{self.dtype}{list(self.shape)} that leads to none"
+            raise GradientError("backward", "a tensor that depends on a Var", got)
         if grad is None:
             if self.count != 1:
                 raise GradientError("backward", "a scalar, or a gradient given", list(self.shape))
             grad = self.ones_like()
-        if grad.shape != self.shape:
-            raise ShapeError("backward", f"a gradient of {list(self.shape)}", list(grad.shape))
+        if grad.shape != self.shape or grad.dtype is not self.dtype:
+            wanted, got = (f"{t.dtype}{list(t.shape)}" for t in (self, grad))
+            raise ShapeError("backward", f"a gradient of {wanted}", got)
         for value, found in autograd.backward(self, grad, retain_graph, create_graph):
             before = value._grad
             value._grad = found if before is None else before.add(found)
@@ -606,7 +623,9 @@ class Tensor:
         self._grad = None
 
     def retain_grad(self) -> Tensor:
-        """Keeps the gradient of this intermediate result; answers self."""
+        """Keeps the gradient of this intermediate result; answers self. Raises DTypeError."""
+        if not self.dtype.is_float:
+            raise DTypeError("retain_grad", "a float dtype", self.dtype)
         self.keeps_grad = True
         self.tracked = True
         return self
@@ -615,7 +634,7 @@ class Tensor:
         """The same data without a history; a view."""
         return Tensor.of_view(self.data)
 
-    # -- out -----------------------------------------------------------------------------------------
+    # -- out ---------------------------------------------------------------------------------------
 
     def buffer(self) -> memoryview:
         """The bytes of a contiguous tensor, in place. Raises ShapeError for others."""
@@ -625,39 +644,54 @@ class Tensor:
         """Nested lists; a Python number for a scalar."""
         dtype = self.dtype
         if dtype.is_block or dtype in (DType.F16, DType.BF16):
-            return self.to_dtype(DType.F32).to_vec()
-        whole = self.contiguous().buffer().cast(_FORMATS[dtype][0])
-        return _nested(whole.tolist(), self.shape)
+            return self.detach().to_dtype(DType.F32).to_vec()
+        whole = self.detach().contiguous().buffer().cast(nested.FORMATS[dtype])
+        return nested.nest(whole.tolist(), self.shape)
 
     def to_scalar(self) -> Number:
         """The one element. Raises ShapeError for more or none."""
         if self.count != 1:
             raise ShapeError("to_scalar", "one element", list(self.shape))
-        return self.reshape(()).to_vec()
+        value: Number = self.detach().reshape(()).to_vec()
+        return value
 
     item = to_scalar
 
     def numpy(self) -> Any:
-        """A NumPy array on the same memory. Raises DTypeError for bf16 and blocks."""
+        """A NumPy array on the same memory, read-only where elements repeat (`expand`).
+
+        Raises DTypeError for bf16 and blocks.
+        """
         import numpy
 
-        return numpy.asarray(_ArrayFace(self))
+        return numpy.asarray(ArrayFace(self.data))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        array = self.numpy()
-        return array.astype(dtype) if dtype is not None or copy else array
+        import numpy
+
+        return numpy.array(ArrayFace(self.data), dtype=dtype, copy=copy)
 
     def __buffer__(self, flags: int) -> memoryview:
-        return self.buffer()
+        """The buffer protocol (Python 3.12 on) of a contiguous tensor, with format and shape."""
+        layout = self.data.layout
+        if not layout.contiguous or not layout.count or layout.dtype not in nested.FORMATS:
+            raise BufferError(f"a contiguous tensor of a plain dtype with elements, not {layout}")
+        if flags & 1 and not self.data.storage.writable:
+            raise BufferError("this tensor's memory is read-only")
+        face: memoryview = self.buffer().cast(nested.FORMATS[layout.dtype], layout.shape)
+        return face
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        data = bytes(self.contiguous().buffer())
-        return _unpickle, (data, self.dtype.label, self.shape)
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        whole = self.detach().contiguous().buffer()
+        data = pickle.PickleBuffer(whole) if protocol >= 5 else bytes(whole)
+        return _unpickle, (type(self), data, self.dtype.label, self.shape)
 
     def __repr__(self) -> str:
         made = "" if self.op is None else f", op={type(self.op).__name__}"
-        body = f"{self.to_vec()}, " if 0 < self.count <= 64 and not self.dtype.is_block else ""
-        return f"Tensor({body}shape={list(self.shape)}, dtype={self.dtype}{made})"
+        body = ""
+        if 0 < self.count <= 64 and not self.dtype.is_block:
+            body = f"{nested.shown(self.to_vec(), self.dtype)}, "
+        return f"{type(self).__name__}({body}shape={list(self.shape)}, dtype={self.dtype}{made})"
 
     def __len__(self) -> int:
         if not self.shape:
@@ -676,7 +710,7 @@ class Tensor:
     def __int__(self) -> int:
         return int(self.to_scalar())
 
-    # -- operators -----------------------------------------------------------------------------------
+    # -- operators ---------------------------------------------------------------------------------
 
     __hash__ = object.__hash__
     __add__ = __radd__ = add
@@ -684,6 +718,7 @@ class Tensor:
     __sub__ = sub
     __truediv__ = div
     __floordiv__ = floor_div
+    __mod__ = rem
     __pow__ = pow
     __matmul__ = matmul
     __neg__ = neg
@@ -694,16 +729,27 @@ class Tensor:
     __ge__ = ge
 
     def __eq__(self, other: object) -> Tensor:  # type: ignore[override]
-        return self.eq(other)  # type: ignore[arg-type]
+        operand: Any = other
+        return self.eq(operand) if _is_operand(other) else NotImplemented
 
     def __ne__(self, other: object) -> Tensor:  # type: ignore[override]
-        return self.ne(other)  # type: ignore[arg-type]
+        operand: Any = other
+        return self.ne(operand) if _is_operand(other) else NotImplemented
 
     def __rsub__(self, other: Number) -> Tensor:
-        return self.neg().add(other)
+        return _beside(other, self).sub(self)
 
     def __rtruediv__(self, other: Number) -> Tensor:
-        return _scalar(other, _as_float(self).dtype).div(self)
+        return _beside(other, self).div(self)
+
+    def __rfloordiv__(self, other: Number) -> Tensor:
+        return _beside(other, self).floor_div(self)
+
+    def __rmod__(self, other: Number) -> Tensor:
+        return _beside(other, self).rem(self)
+
+    def __rpow__(self, other: Number) -> Tensor:
+        return _beside(other, self).pow(self)
 
 
 class Var(Tensor):
@@ -715,8 +761,7 @@ class Var(Tensor):
         tensor = values if isinstance(values, Tensor) else Tensor(values, dtype)
         if not tensor.dtype.is_float:
             raise DTypeError("Var", "a float dtype", tensor.dtype)
-        with autograd.no_grad():
-            self._set(tensor.copy().data, None)
+        self._set(tensor.detach().copy().data)
         self.tracked = self.keeps_grad = True
 
     def set(self, value: Tensor) -> None:
@@ -726,65 +771,90 @@ class Var(Tensor):
         eager.copy_into(self.data, value.data)
 
 
-class _ArrayFace:
-    """What NumPy needs to see a tensor's memory; keeps the tensor alive."""
-
-    def __init__(self, tensor: Tensor) -> None:
-        layout = tensor.data.layout
-        if layout.dtype not in _FORMATS:
-            hint = "to_dtype('f32') first"
-            raise DTypeError("numpy", f"one of {', '.join(_FROM_NUMPY)}", layout.dtype, hint)
-        kind = {"bool": "b", "int": "i", "float": "f"}[layout.dtype.kind]
-        if layout.dtype in (DType.U8, DType.U32):
-            kind = "u"
-        self.tensor = tensor
-        order = "|" if layout.dtype.size == 1 else _NATIVE_ORDER
-        self.__array_interface__ = {
-            "version": 3,
-            "shape": layout.shape,
-            "typestr": f"{order}{kind}{layout.dtype.size}",
-            "strides": tuple(s * layout.dtype.size for s in layout.strides),
-            "data": (tensor.data.address, not tensor.data.storage.writable),
-        }
+def _is_operand(other: object) -> bool:
+    return isinstance(other, Tensor | numbers.Real)
 
 
-_NATIVE_ORDER = "<" if struct.pack("=h", 1) == struct.pack("<h", 1) else ">"
+def _result(data: View, record: Any) -> Tensor:
+    """The tensor that a record made; a leaf where nothing it came from is tracked.
+
+    Only floats lead back: a mask or an index that was computed is a constant to backward.
+    """
+    out = Tensor.__new__(Tensor)
+    out.data = data
+    out.id = next(_ids)
+    out.op = out._grad = None
+    out.tracked = out.keeps_grad = False
+    for x in record.inputs:
+        if x.tracked:
+            if data.layout.dtype.is_float and autograd.recording():
+                out.op = record
+                out.tracked = True
+                out.seen = changes()
+            break
+    return out
 
 
-def _unpickle(data: bytes, dtype: str, shape: Shape) -> Tensor:
-    return Tensor.from_buffer(bytearray(data), dtype, shape)
+def _unpickle(kind: type[Tensor], data: Any, dtype: str, shape: Shape) -> Tensor:
+    tensor = Tensor.from_buffer(bytearray(data) if isinstance(data, bytes) else data, dtype, shape)
+    return tensor if kind is Tensor else kind(tensor)
+
+
+def _plain(name: str, value: Any) -> int | float:
+    """A plain number of a real one, NumPy's included. Raises DTypeError."""
+    if isinstance(value, int | float):
+        return value
+    if isinstance(value, numbers.Real):
+        return int(value) if isinstance(value, numbers.Integral) else float(value)
+    hint = "from_numpy() takes arrays" if hasattr(value, "__array_interface__") else ""
+    raise DTypeError(name, "a tensor or a number", type(value).__name__, hint)
 
 
 @lru_cache(1024)
-def _cached_scalar(value: Number, kind: type, dtype: DType) -> Tensor:
+def _cached_scalar(value: Number, kind: type, sign: float, dtype: DType) -> Tensor:
     return Tensor.full((), value, dtype)
 
 
 def _scalar(value: Number, dtype: DType) -> Tensor:
-    """A scalar tensor; shared, since nothing changes it."""
-    return _cached_scalar(value, type(value), dtype)
+    """A scalar tensor; shared, since nothing changes it. 0.0 and -0.0 are different ones."""
+    kind: Any = type(value)
+    return _cached_scalar(value, kind, math.copysign(1.0, value), dtype)
 
 
-def _meet(name: str, a: Tensor, b: Tensor | Number) -> tuple[Tensor, Tensor]:
-    """Both operands as tensors of one dtype. A number takes the tensor's dtype where it can."""
-    if not isinstance(b, Tensor):
-        if not isinstance(b, int | float):
-            raise DTypeError(name, "a tensor or a number", type(b).__name__)
-        if isinstance(b, float) and not a.dtype.is_float:
+def _meet(name: str, a: Tensor, b: Any, compares: bool = False) -> tuple[Tensor, Tensor]:
+    """Both operands as tensors of one dtype. A number takes the tensor's dtype where it can.
+
+    Raises OptionError for an integer that the dtype cannot hold, but where it `compares`.
+    """
+    if isinstance(b, Tensor):
+        left, right = a.data.layout.dtype, b.data.layout.dtype
+        if left is right and not left.is_block:
+            return a, b
+        dtype = promote(name, left, right)
+        return a.to_dtype(dtype), b.to_dtype(dtype)
+    value = _plain(name, b)
+    dtype = a.data.layout.dtype
+    if not dtype.is_float:
+        if isinstance(value, float):
             a = a.to_dtype(DType.F32)
-        elif a.dtype is DType.BOOL and not isinstance(b, bool):
+        elif (dtype is DType.BOOL and not isinstance(value, bool)) or (
+            compares and not eager.fits(value, dtype)
+        ):
             a = a.to_dtype(DType.I64)
-        return a, _scalar(b, a.dtype)
-    if a.data.layout.dtype is b.data.layout.dtype:
-        return a, b
-    dtype = promote(name, a.dtype, b.dtype)
-    return a.to_dtype(dtype), b.to_dtype(dtype)
+    return a, _scalar(value, a.data.layout.dtype)
 
 
-def _as_float(x: Any) -> Any:
-    if isinstance(x, Tensor):
-        return x if x.dtype.is_float else x.to_dtype(DType.F32)
-    return float(x) if isinstance(x, int) else x
+def _beside(number: Any, tensor: Tensor) -> Tensor:
+    """The number on the left of an operator, as a tensor of the type in which both meet."""
+    return _meet("operand", tensor, number)[1]
+
+
+def _real_axis(name: str, axis: int, x: Tensor) -> int:
+    """`axis` counted from the front; a scalar has none."""
+    rank = x.data.layout.rank
+    if rank == 0:
+        raise RangeError(name, "a tensor with axes", "a scalar")
+    return axis_of(name, axis, rank)
 
 
 def _index(x: Tensor, index: tuple[Any, ...]) -> Tensor:
@@ -792,7 +862,7 @@ def _index(x: Tensor, index: tuple[Any, ...]) -> Tensor:
     used = sum(1 for part in index if part is not None and part is not Ellipsis)
     dots = [k for k, part in enumerate(index) if part is Ellipsis]
     if used > x.rank or len(dots) > 1:
-        raise RangeError("index", f"at most {x.rank} indices and one ...", len(index))
+        raise RangeError("index", f"at most {x.rank} indices and one ...", f"{len(index)} parts")
     if dots:
         whole = (slice(None),) * (x.rank - used)
         index = (*index[: dots[0]], *whole, *index[dots[0] + 1 :])
@@ -802,14 +872,23 @@ def _index(x: Tensor, index: tuple[Any, ...]) -> Tensor:
             x, axis = x.unsqueeze(axis), axis + 1
         elif isinstance(part, slice):
             x, axis = _slice(x, axis, part), axis + 1
-        elif isinstance(part, int) and not isinstance(part, bool):
-            n = x.shape[axis]
-            if not -n <= part < n:
-                raise RangeError("index", f"an index in [{-n}, {n})", part)
-            x = x.narrow(axis, part % n, 1).squeeze(axis)
         else:
-            raise RangeError("index", "int, slice, ..., None or a tensor alone", type(part).__name__)
+            x = _pick(x, axis, part)
     return x
+
+
+def _pick(x: Tensor, axis: int, part: Any) -> Tensor:
+    """One element of an axis, which goes."""
+    shape = x.data.layout.shape
+    n = shape[axis]
+    if isinstance(part, bool) or not hasattr(part, "__index__"):
+        wanted = "int, slice, ..., None, or a tensor alone"
+        raise RangeError("index", wanted, type(part).__name__)
+    at = operator.index(part)
+    if not -n <= at < n:
+        raise RangeError("index", f"an index in [{-n}, {n})", at)
+    row = x.apply(op.Slice((x,), axis, at % n, 1))
+    return row.apply(op.Reshape((row,), shape[:axis] + shape[axis + 1 :]))
 
 
 def _slice(x: Tensor, axis: int, part: slice) -> Tensor:
@@ -820,57 +899,7 @@ def _slice(x: Tensor, axis: int, part: slice) -> Tensor:
     return x.apply(op.Slice((x,), axis, start if length else 0, length, step))
 
 
-def _shape_of(values: Any) -> Shape:
-    shape: list[int] = []
-    while isinstance(values, list | tuple):
-        shape.append(len(values))
-        if not values:
-            break
-        values = values[0]
-    return as_shape("Tensor", shape)
-
-
-def _flat(values: Any, shape: Shape, out: list[Any]) -> None:
-    if not shape:
-        if not isinstance(values, int | float):
-            raise DTypeError("Tensor", "numbers", type(values).__name__)
-        out.append(values)
-        return
-    if not isinstance(values, list | tuple) or len(values) != shape[0]:
-        got = f"{len(values)}" if isinstance(values, list | tuple) else type(values).__name__
-        raise ShapeError("Tensor", f"{shape[0]} items in each list of a level", got)
-    for v in values:
-        _flat(v, shape[1:], out)
-
-
 def _from_nested(values: Any, dtype: DType | None) -> View:
-    shape = _shape_of(values)
-    flat: list[Any] = []
-    _flat(values, shape, flat)
-    if all(isinstance(v, bool) for v in flat) and flat:
-        made = DType.BOOL
-    elif all(isinstance(v, int) for v in flat) and flat:
-        made = DType.I64
-    else:
-        made = DType.F64 if dtype is DType.F64 else DType.F32
-    code = _FORMATS[made][0]
-    try:
-        data = bytearray(struct.pack(f"={len(flat)}{code}", *flat))
-    except (struct.error, OverflowError) as error:
-        raise OptionError("Tensor", f"numbers that fit {made}", str(error)) from error
-    tensor = Tensor.from_buffer(data, made, shape)
-    return (tensor if dtype is None else tensor.to_dtype(dtype)).data
-
-
-def _nested(flat: list[Any], shape: Shape) -> Any:
-    if not shape:
-        return flat[0]
-    for size in reversed(shape[1:]):
-        if size == 0:
-            return _empty(shape)
-        flat = [flat[k : k + size] for k in range(0, len(flat), size)]
-    return flat
-
-
-def _empty(shape: Shape) -> Any:
-    return [_empty(shape[1:]) for _ in range(shape[0])] if len(shape) > 1 else []
+    data, made, shape = nested.read(values, dtype)
+    view = View(Storage.of_buffer(data), 0, Layout.of(made, as_shape("Tensor", shape)))
+    return view if dtype is None or dtype is made else eager.cast(view, dtype)

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from . import formats
 from .dtype import DType
 from .errors import FormatError, ShapeError
-from .formats import GgufFile, SafetensorsFile, SafetensorsFolder, open_folder, save_safetensors
+from .formats import GgufFile, SafetensorsFile, SafetensorsFolder, open_folder
 from .shape import Shape
 from .tensor import Tensor
 
@@ -28,7 +29,7 @@ class Weights:
 
     @staticmethod
     def open(path: str | os.PathLike[str]) -> Weights:
-        """Opens a `.safetensors` or `.gguf` file, or a folder of safetensors. Raises FormatError."""
+        """Opens a safetensors or `.gguf` file, or a folder of safetensors. Raises FormatError."""
         where = Path(path)
         if where.is_dir():
             return Weights(open_folder(where))
@@ -88,7 +89,7 @@ def load_safetensors(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     return {name: weights.get(name) for name in weights}
 
 
-def save_safetensors_file(
+def save_safetensors(
     path: str | os.PathLike[str],
     tensors: Mapping[str, Tensor],
     metadata: Mapping[str, str] | None = None,
@@ -98,4 +99,4 @@ def save_safetensors_file(
     for name, tensor in tensors.items():
         whole = tensor.contiguous()
         entries[name] = (whole.dtype, whole.shape, whole.buffer())
-    save_safetensors(path, entries, dict(metadata or {}))
+    formats.save_safetensors(path, entries, dict(metadata or {}))

@@ -1,4 +1,4 @@
-"""The C library as the engine sees it: `step`, `layout_address`, `alloc`, `free`, and its facts.
+"""The C library as the engine sees it: `step`, `Layout`, `alloc`, `free`, and its facts.
 
 This room alone knows cffi and the shared library.
 """
@@ -12,7 +12,6 @@ from .calls import (
     free,
     isa,
     isa_list,
-    layout_address,
     set_isa,
     set_threads,
     status_error,
@@ -20,19 +19,20 @@ from .calls import (
     threads,
 )
 from .kinds import OPS, op_id
+from .layout import Layout
 from .load import BINDING, VERSION
 
 __all__ = [
     "BINDING",
     "OPS",
     "VERSION",
+    "Layout",
     "address_of",
     "alloc",
     "cpu_features",
     "free",
     "isa",
     "isa_list",
-    "layout_address",
     "op_id",
     "set_isa",
     "set_threads",

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 from ..errors import CandleError, DTypeError, NativeError, OptionError, RangeError, ShapeError
-from ..shape import MAX_RANK, Layout
 from .kinds import OPS
+from .layout import Layout
 from .load import ffi, lib
 
-_LAYOUT = struct.Struct(f"=ii{MAX_RANK}q{MAX_RANK}q")
-_PAD = (0,) * MAX_RANK
-
-# step(op, views, n, params) -> status. `views`: packed (data, layout) pairs; `params`: bytes or NULL
+# step(op, views, n, params) -> status. `views`: packed (data, layout) pairs; `params`: bytes
 step = lib.cdl_step
-NULL = ffi.NULL
 
 _ERRORS: dict[int, type[CandleError]] = {
     lib.CDL_EDTYPE: DTypeError,
@@ -37,30 +32,13 @@ def status_error(op: int, status: int, layouts: list[Layout]) -> Exception:
     return _ERRORS.get(status, NativeError)(name, "arguments it takes", f"{text}: {got}")
 
 
-def layout_address(layout: Layout) -> int:
-    """Address of the layout as the library reads it; made once a layout, alive as long as it."""
-    native = layout.native
-    if native is None:
-        pad = MAX_RANK - layout.rank
-        data = _LAYOUT.pack(
-            layout.dtype.number,
-            layout.rank,
-            *layout.shape,
-            *_PAD[:pad],
-            *layout.strides,
-            *_PAD[:pad],
-        )
-        memory = ffi.from_buffer(data)
-        native = layout.native = (int(ffi.cast("intptr_t", memory)), memory)
-    return native[0]
+def _address(memory: Any) -> int:
+    return int(ffi.cast("uintptr_t", memory))
 
 
 def alloc(nbytes: int) -> int:
-    """Address of new memory, aligned to 64 bytes. Raises MemoryError."""
-    address = int(ffi.cast("intptr_t", lib.cdl_alloc(nbytes)))
-    if not address:
-        raise MemoryError(f"no memory for {nbytes:,} bytes")
-    return address
+    """Address of new memory, aligned to 64 bytes; 0 if there is none."""
+    return _address(lib.cdl_alloc(nbytes)) if nbytes < 1 << 63 else 0
 
 
 def free(address: int) -> None:
@@ -71,7 +49,7 @@ def free(address: int) -> None:
 def address_of(buffer: Any, writable: bool = False) -> tuple[int, int, Any]:
     """(address, bytes, keeper) of any contiguous buffer; the keeper must outlive the address."""
     keeper = ffi.from_buffer(buffer, require_writable=writable)
-    return int(ffi.cast("intptr_t", keeper)), len(keeper), keeper
+    return _address(keeper), len(keeper), keeper
 
 
 def isa() -> str:

@@ -26,17 +26,16 @@ def _open_abi() -> tuple[Any, Any]:
 
         return ffi.dlopen(str(path)), ffi
     except (ImportError, OSError) as error:
-        raise NativeError(
-            "load", f"the kernel library {path.name}", str(error), "reinstall candle, or `make build`"
-        ) from error
+        hint = "reinstall candle, or `make build`"
+        raise NativeError("load", f"the kernel library {path.name}", str(error), hint) from error
 
 
 def _open() -> tuple[str, Any, Any]:
     if os.environ.get("CANDLE_BINDING") != "abi":
         try:
-            from . import _shim
+            from ._shim import ffi, lib
 
-            return "api", _shim.lib, _shim.ffi
+            return "api", lib, ffi
         except ImportError:
             pass  # built without headers: the other binding opens the same library
     return ("abi", *_open_abi())
