@@ -2,7 +2,8 @@
 
 `step("add", out, a, b)` answers the status; `run(...)` insists on success. Arrays keep their
 strides. A bf16 array is uint16 wrapped in `bf16(...)`; block rows are uint8 in `blocks(...)`.
-CANDLE_TEST_LIBRARY names another build of the library (a sanitised one, say).
+CANDLE_TEST_LIBRARY names another build of the library (a sanitised one, say),
+CANDLE_TEST_RUNNER the command of a stepper (remote.py), CANDLE_TEST_ISAS the only ISAs to test.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from remote import Remote
 
 ROOT = Path(__file__).resolve().parents[2]
 OK, EOP, EARGS, EDTYPE, ESHAPE, EPARAM, ERANGE, ENOMEM, EDIVZERO = range(9)
@@ -61,7 +63,10 @@ def library_path() -> Path:
     return Path(chosen) if chosen else ROOT / "src/candle/_native/libcandle.so"
 
 
-def _open() -> ctypes.CDLL:
+def _open() -> Any:
+    runner = os.environ.get("CANDLE_TEST_RUNNER")
+    if runner:
+        return Remote(runner)
     lib = ctypes.CDLL(str(library_path()))
     lib.cdl_isa_list.restype = lib.cdl_op_name.restype = ctypes.c_char_p
     lib.cdl_step.argtypes = [ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p]
@@ -70,7 +75,8 @@ def _open() -> ctypes.CDLL:
 
 lib = _open()
 OPS = {lib.cdl_op_name(i).decode(): i for i in range(lib.cdl_op_count())}
-ISAS: list[str] = lib.cdl_isa_list().decode().split()
+_only = os.environ.get("CANDLE_TEST_ISAS", "").split()
+ISAS: list[str] = [x for x in lib.cdl_isa_list().decode().split() if not _only or x in _only]
 
 
 def set_isa(name: str) -> None:
@@ -85,18 +91,21 @@ def set_threads(n: int) -> None:
 
 def step(op: str, *views: Any, i: tuple[int, ...] = (), f: tuple[float, ...] = ()) -> int:
     """One cdl_step on arrays or Views, outputs first; its status."""
-    count = len(views)
-    layouts = ctypes.create_string_buffer(_LAYOUT.size * count)
-    packed = b""
-    for k, x in enumerate(map(view, views)):
+    given = [view(x) for x in views]
+    layouts = []
+    for x in given:
         pad = (0,) * (8 - len(x.shape))
-        number = (DTYPES | BLOCKS)[x.dtype]
         shape, strides = (*x.shape, *pad), (*x.strides, *pad)
-        _LAYOUT.pack_into(layouts, k * _LAYOUT.size, number, len(x.shape), *shape, *strides)
-        data = 0 if x.array is None else x.array.ctypes.data
-        packed += struct.pack("=QQ", data, ctypes.addressof(layouts) + k * _LAYOUT.size)
+        layouts.append(_LAYOUT.pack((DTYPES | BLOCKS)[x.dtype], len(x.shape), *shape, *strides))
     params = struct.pack("=8q2d", *i, *(0,) * (8 - len(i)), *f, *(0.0,) * (2 - len(f)))
-    return int(lib.cdl_step(OPS[op], packed, count, params))
+    if isinstance(lib, Remote):
+        return lib.step(OPS[op], [x.array for x in given], layouts, params)
+    memory = ctypes.create_string_buffer(b"".join(layouts))
+    packed = b""
+    for k, x in enumerate(given):
+        data = 0 if x.array is None else x.array.ctypes.data
+        packed += struct.pack("=QQ", data, ctypes.addressof(memory) + k * _LAYOUT.size)
+    return int(lib.cdl_step(OPS[op], packed, len(given), params))
 
 
 def run(op: str, *views: Any, i: tuple[int, ...] = (), f: tuple[float, ...] = ()) -> Any:
