@@ -384,19 +384,11 @@ def _product(record: Any, g: Value) -> Grads:
     raise GradientError("backward", "a product", op.describe(record))
 
 
-_ACTIVATION_KIND = {
-    op.Activation.RELU: U.RELU,
-    op.Activation.GELU: U.GELU,
-    op.Activation.GELU_TANH: U.GELU_TANH,
-    op.Activation.SILU: U.SILU,
-}
-
-
 def _through_activation(
     activation: op.Activation, x: Value, w: Value, bias: list[Value], g: Value
 ) -> Value:
     """The gradient before the fused activation; its argument is computed again."""
-    kind = _ACTIVATION_KIND.get(activation)
+    kind = op.ACTIVATION_KIND.get(activation)
     if kind is None:
         return g
     before = x.apply(op.Linear((x, w, *bias)))
@@ -458,5 +450,7 @@ def _indices(record: Any, g: Value) -> Grads:
 
 def _rope(record: op.Rope, g: Value) -> Grads:
     """A rotation by the negative angle."""
-    turned = op.Rope((g, *record.inputs[1:]), record.width, record.base, record.neox, -record.scale)
+    _, positions, *factors = record.inputs
+    inputs = (g, positions.neg(), *factors)
+    turned = op.Rope(inputs, record.width, record.base, record.neox, record.scale)
     return (g.apply(turned), *(None for _ in record.inputs[1:]))

@@ -307,11 +307,28 @@ def _linear(record: op.Linear, views: Views) -> View:
         raise ShapeError("linear", f"{k} columns for a weight of [{n}, {k}]", list(shape))
     if bias is not None and bias.layout.shape != (n,):
         raise ShapeError("linear", f"a bias of [{n}]", list(bias.layout.shape))
+    if x.dtype is DType.F64:
+        return _linear_f64(record.activation, x, w, bias)
     out = new_view(x.dtype, (*shape[:-1], n))
     flat = out if len(shape) == 2 else out.with_layout((count_of(shape[:-1]), n), None)
     given = params(record.activation.value, int(record.exact))
     call(_LINEAR, [flat, x if len(shape) == 2 else flattened_rows(x), w, bias], given)
     return out
+
+
+def _linear_f64(activation: op.Activation, x: View, w: View, bias: View | None) -> View:
+    """The same in double precision, of its three parts: there is no fused kernel for it."""
+    if w.dtype is not DType.F64 or (bias is not None and bias.dtype is not DType.F64):
+        raise DTypeError("linear", "a weight and bias of f64, as x", w.dtype, "to_dtype() casts")
+    rows = flattened_rows(x)
+    out = new_view(DType.F64, (rows.layout.shape[0], w.layout.shape[0]))
+    call(_MATMUL, [out, rows, permuted(w, (1, 0))])
+    if bias is not None:
+        call(_BINARY[op.BinaryKind.ADD], [out, out, expanded("linear", bias, out.layout.shape)])
+    kind = op.ACTIVATION_KIND.get(activation)
+    if kind is not None:
+        call(_UNARY[kind], [out, out])
+    return out.with_layout((*x.layout.shape[:-1], w.layout.shape[0]), None)
 
 
 def _rank2(name: str, w: View) -> tuple[int, int]:

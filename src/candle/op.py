@@ -141,6 +141,14 @@ class Activation(Enum):
     __hash__ = object.__hash__
 
 
+ACTIVATION_KIND = {
+    Activation.RELU: UnaryKind.RELU,
+    Activation.GELU: UnaryKind.GELU,
+    Activation.GELU_TANH: UnaryKind.GELU_TANH,
+    Activation.SILU: UnaryKind.SILU,
+}
+
+
 # -- elementwise -----------------------------------------------------------------------------------
 
 
