@@ -47,7 +47,9 @@ def main(arguments: list[str]) -> int:
     print(f"{len(retriever):,} chunks of the documentation of Python {VERSION}\n")
     show(retriever, generator, arguments[0] if arguments else QUESTION)
     print(f"\n{perf_counter() - start:.1f} s in all. Ask another:")
-    print(f'  CANDLE_HOME={os.environ["CANDLE_HOME"]} candle ask {NAME} "What does zip do?"')
+    print('  make demo QUESTION="How do I join the parts of a path?"')
+    program = os.path.relpath(Path(sys.executable).with_name("candle"))
+    print(f'  CANDLE_HOME={os.environ["CANDLE_HOME"]} {program} ask {NAME} "What is a deque?"')
     return 0
 
 
