@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import COMMAND
 
 from candle.cli import exits
 
@@ -81,30 +77,3 @@ def test_values_that_make_no_sense_are_usage_errors(
 
 def test_no_tokens_is_no_text(candle: Program, decoder: Path) -> None:
     assert candle("generate", decoder, "a", "--max-tokens=0").stdout == "\n"
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="terminals of POSIX")
-def test_on_a_terminal_it_streams_and_shows_control_characters(
-    candle: Program, decoder: Path
-) -> None:
-    """The text is that of a pipe, but for control characters, which are spelled out."""
-    import pty
-
-    common = ["generate", str(decoder), "tea", "--max-tokens=60", "--temperature=1", "--seed=3"]
-    main, end = pty.openpty()
-    command = [*COMMAND, *common]
-    with subprocess.Popen(command, stdout=end, cwd=candle.cwd, env=candle.env) as process:
-        os.close(end)
-        shown = b""
-        while True:
-            try:
-                part = os.read(main, 65536)
-            except OSError:
-                break
-            if not part:
-                break
-            shown += part
-        assert process.wait() == 0
-    os.close(main)
-    assert not set(shown) & (set(range(32)) - set(b"\t\r\n"))
-    assert candle(*common).stdout

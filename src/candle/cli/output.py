@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import sys
 import unicodedata
 import warnings
@@ -109,7 +110,8 @@ def progress(label: str, unit: str = "", scale: bool = False) -> Iterator[Progre
         return
     from tqdm import tqdm
 
-    with tqdm(desc=label, unit=unit, unit_scale=scale, leave=False, file=sys.stderr) as bar:
+    size = {"ncols": _width(sys.stderr), "nrows": 20}  # tqdm hides bars where a size is 0
+    with tqdm(desc=label, unit=unit, unit_scale=scale, leave=False, file=sys.stderr, **size) as bar:
 
         def show(done: int, total: int | None) -> None:
             bar.total = total
@@ -117,6 +119,14 @@ def progress(label: str, unit: str = "", scale: bool = False) -> Iterator[Progre
 
         bar.refresh()
         yield show
+
+
+def _width(stream: TextIO) -> int:
+    """Columns of a terminal; 80 where it does not say."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
 
 
 def _show_warning(text: Warning | str, *_: object) -> None:
