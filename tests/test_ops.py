@@ -1,4 +1,4 @@
-"""Every operation against its meaning in NumPy float64: all dtypes, all memory layouts, all ISAs."""
+"""Every operation against its meaning in NumPy float64: all dtypes, layouts and ISAs."""
 
 from __future__ import annotations
 

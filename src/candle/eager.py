@@ -132,12 +132,21 @@ def _where(record: op.Where, views: Views) -> View:
 
 
 def cast(x: View, dtype: DType) -> View:
-    """A row-major copy as another dtype; blocks are dequantised."""
+    """A row-major copy as another dtype; blocks are dequantised, panels laid out as rows."""
     if dtype.is_block:
         raise DTypeError("to_dtype", "a plain dtype", dtype, "quantize() makes blocks")
+    if x.dtype is DType.F32X16:
+        x = _unpacked(x)
     out = new_view(dtype, x.layout.shape)
     call(_COPY, [out, x])
     return out
+
+
+def _unpacked(x: View) -> View:
+    """Panels [rows/16][k][16] as a view of the padded rows in f32, cut to the rows there are."""
+    n, k = x.layout.shape
+    panels = View(x.storage, x.offset, Layout.of(DType.F32, (-(-n // 16), 16, k), (16 * k, 1, 16)))
+    return contiguous(panels).with_layout((n, k), None)
 
 
 def _cast(record: op.Cast, views: Views) -> View:

@@ -771,6 +771,9 @@ class Var(Tensor):
         eager.copy_into(self.data, value.data)
 
 
+_SMOOTH = ("float", "block")
+
+
 def _is_operand(other: object) -> bool:
     return isinstance(other, Tensor | numbers.Real)
 
@@ -778,7 +781,7 @@ def _is_operand(other: object) -> bool:
 def _result(data: View, record: Any) -> Tensor:
     """The tensor that a record made; a leaf where nothing it came from is tracked.
 
-    Only floats lead back: a mask or an index that was computed is a constant to backward.
+    Integers and masks lead nowhere: an index that was computed is a constant to backward.
     """
     out = Tensor.__new__(Tensor)
     out.data = data
@@ -787,7 +790,7 @@ def _result(data: View, record: Any) -> Tensor:
     out.tracked = out.keeps_grad = False
     for x in record.inputs:
         if x.tracked:
-            if data.layout.dtype.is_float and autograd.recording():
+            if data.layout.dtype.kind in _SMOOTH and autograd.recording():
                 out.op = record
                 out.tracked = True
                 out.seen = changes()

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,8 @@ _NAMES = {"win32": "candle.dll", "darwin": "libcandle.dylib"}
 def _open_abi() -> tuple[Any, Any]:
     path = _FOLDER / _NAMES.get(sys.platform, "libcandle.so")
     try:
-        from ._abi import ffi
-
-        return ffi.dlopen(str(path)), ffi
+        declared = import_module("._abi", __package__).ffi
+        return declared.dlopen(str(path)), declared
     except (ImportError, OSError) as error:
         hint = "reinstall candle, or `make build`"
         raise NativeError("load", f"the kernel library {path.name}", str(error), hint) from error
@@ -33,9 +34,8 @@ def _open_abi() -> tuple[Any, Any]:
 def _open() -> tuple[str, Any, Any]:
     if os.environ.get("CANDLE_BINDING") != "abi":
         try:
-            from ._shim import ffi, lib
-
-            return "api", lib, ffi
+            shim = import_module("._shim", __package__)
+            return "api", shim.lib, shim.ffi
         except ImportError:
             pass  # built without headers: the other binding opens the same library
     return ("abi", *_open_abi())
@@ -44,4 +44,7 @@ def _open() -> tuple[str, Any, Any]:
 BINDING, lib, ffi = _open()
 if lib.cdl_abi() != ABI:
     raise NativeError("load", f"a library of ABI {ABI}", lib.cdl_abi(), "rebuild candle")
+_asked, _used = os.environ.get("CANDLE_ISA"), ffi.string(lib.cdl_isa()).decode()
+if _asked and _asked != _used:
+    warnings.warn(f"CANDLE_ISA={_asked} cannot run here: {_used} is used", stacklevel=2)
 VERSION: str = ffi.string(lib.cdl_version()).decode()
