@@ -61,6 +61,8 @@ def as_ints(op: str, value: int | Sequence[int]) -> Shape:
     if isinstance(value, int):
         return (value,)
     try:
+        if hasattr(value, "__index__"):  # NumPy's integers
+            return (operator.index(value),)
         return tuple(map(operator.index, value))
     except TypeError as error:
         raise ShapeError(op, "integers", value) from error

@@ -838,7 +838,9 @@ def _meet(name: str, a: Tensor, b: Any, compares: bool = False) -> tuple[Tensor,
     value = _plain(name, b)
     dtype = a.data.layout.dtype
     if not dtype.is_float:
-        if isinstance(value, float):
+        if dtype.is_block:
+            promote(name, dtype, dtype)  # raises
+        elif isinstance(value, float):
             a = a.to_dtype(DType.F32)
         elif (dtype is DType.BOOL and not isinstance(value, bool)) or (
             compares and not eager.fits(value, dtype)

@@ -29,7 +29,8 @@ def status_error(op: int, status: int, layouts: list[Layout]) -> Exception:
         return MemoryError(f"{name}: no memory for {got}")
     if status == lib.CDL_EDIVZERO:
         return ZeroDivisionError(f"{name}: integer division by zero ({got})")
-    return _ERRORS.get(status, NativeError)(name, "arguments it takes", f"{text}: {got}")
+    hint = "dequantize() first" if any(x.dtype.is_block for x in layouts) else ""
+    return _ERRORS.get(status, NativeError)(name, "arguments it takes", f"{text}: {got}", hint)
 
 
 def _address(memory: Any) -> int:
