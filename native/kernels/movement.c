@@ -273,7 +273,10 @@ static void where_run(void *ctx, char *const *data, const int64_t *step, int64_t
     const bool plain = step[0] == size && step[1] == 1 && step[2] == size && step[3] == size;
 #define WHERE(type)                                                                                \
     if (plain)                                                                                     \
-        for (int64_t i = 0; i < n; i++) ((type *)out)[i] = c[i] ? ((const type *)a)[i] : ((const type *)b)[i]; \
+        for (int64_t i = 0; i < n; i++) { /* both are loaded, so that it becomes a blend */         \
+            const type x = ((const type *)a)[i], y = ((const type *)b)[i];                         \
+            ((type *)out)[i] = c[i] ? x : y;                                                       \
+        }                                                                                          \
     else                                                                                           \
         for (int64_t i = 0; i < n; i++)                                                            \
             *(type *)(out + i * step[0]) = *(const type *)(c[i * step[1]] ? a + i * step[2] : b + i * step[3]);
