@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from packaging.requirements import Requirement
 
 from .. import _native
 from .._version import __version__
@@ -29,7 +30,7 @@ Examples:
 CANDLE_ISA, CANDLE_NUM_THREADS, CANDLE_BINDING and CANDLE_HOME change what is chosen. Exits with 1
 if there is a problem.
 """
-LIBRARIES = ("cffi", "click", "jinja2", "packaging", "tokenizers", "tomli-w", "tqdm", "numpy")
+OPTIONAL = ("numpy",)  # used where it is there
 
 Facts = dict[str, Any]
 
@@ -64,8 +65,17 @@ def program_facts() -> Facts:
         "path": str(Path(__file__).resolve().parent.parent),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "executable": sys.executable,
-        "libraries": {name: version_of(name) for name in LIBRARIES},
+        "libraries": {name: version_of(name) for name in libraries()},
     }
+
+
+def libraries() -> list[str]:
+    """The distributions that candle uses, by its own metadata; none of a bare source tree."""
+    try:
+        needed = [Requirement(line) for line in metadata.requires("candle") or ()]
+    except metadata.PackageNotFoundError:
+        needed = []
+    return [r.name for r in needed if r.marker is None] + list(OPTIONAL)
 
 
 def version_of(name: str) -> str | None:
