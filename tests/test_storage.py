@@ -1,0 +1,175 @@
+"""Storage: the pool, what keeps memory alive, layouts, threads and forks."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from candle import DType, Tensor, Var, functional, storage
+from candle._native import Layout, layout
+from candle.errors import ShapeError
+from candle.storage import Storage, View, empty_pool, new_view
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def pooled() -> int:
+    return storage._pooled[0]
+
+
+def test_a_freed_block_is_handed_out_again() -> None:
+    first = Storage(5000)
+    address = first.address
+    del first
+    assert Storage(5050).address == address  # of the same size class
+
+
+def test_memory_is_aligned_to_64() -> None:
+    assert all(Storage(n).address % 64 == 0 for n in (1, 63, 65, 1000, 12345))
+
+
+@given(st.integers(0, 1 << 40))
+def test_at_most_an_eighth_of_a_block_is_waste(nbytes: int) -> None:
+    size = storage._block_size(nbytes)
+    assert size >= max(nbytes, 1)
+    assert size % 64 == 0
+    assert size <= max(64, nbytes + max(nbytes // 8, 64))
+
+
+def test_the_pool_counts_its_bytes_and_can_be_emptied() -> None:
+    empty_pool()
+    assert pooled() == 0
+    blocks = [Storage(1000) for _ in range(10)]
+    size = blocks[0].block
+    del blocks
+    assert pooled() == 10 * size
+    assert empty_pool() == 10 * size
+    assert pooled() == 0
+
+
+def test_the_pool_has_a_limit() -> None:
+    empty_pool()
+    most = storage.POOL_BYTES
+    blocks = [Storage(most // 4) for _ in range(6)]
+    del blocks
+    assert 0 < pooled() <= most
+    empty_pool()
+
+
+def test_no_memory_empties_the_pool_before_it_raises() -> None:
+    blocks = [Storage(1 << 20)]
+    del blocks
+    assert pooled() > 0
+    with pytest.raises(MemoryError, match="no memory for"):
+        Storage(1 << 60)
+    assert pooled() == 0
+
+
+def test_views_keep_their_storage_alive() -> None:
+    x = Tensor.full((1000,), 7.0)
+    view = x[::3]
+    del x
+    gc.collect()
+    junk = [Tensor.full((1000,), 1.0) for _ in range(20)]
+    assert set(view.to_vec()) == {7.0}
+    del junk
+
+
+def test_layouts_are_shared_and_survive_a_clearing() -> None:
+    """A view holds its layout itself: the cache may forget it."""
+    kept = new_view(DType.F32, (3, 5))
+    assert new_view(DType.F32, (3, 5)).layout is kept.layout
+    for n in range(layout._SHARED_MOST + 10):
+        Layout.of(DType.U8, (n, 1))
+    gc.collect()
+    assert len(layout._shared) <= layout._SHARED_MOST
+    assert Tensor.of_view(kept).mul(0.0).shape == (3, 5)
+    made = functional.linear(Tensor.ones((2, 4)), Tensor.ones((3, 4)))  # with an absent bias
+    assert made.to_vec() == [[4.0] * 3] * 2
+
+
+def test_a_view_tells_where_it_lies() -> None:
+    x = Tensor.arange(12).reshape((3, 4))[1:, 2]
+    assert (x.data.offset, x.strides, x.dtype) == (6 * 8, (4,), DType.I64)
+    assert isinstance(x.data, View)
+    with pytest.raises(ShapeError):
+        x.data.bytes()
+
+
+def test_a_change_is_numbered() -> None:
+    v = Var([1.0])
+    before = storage.changes()
+    v.set(Tensor([2.0]))
+    assert v.data.storage.changed == storage.changes() == before + 1
+
+
+def test_threads_share_the_pool() -> None:
+    errors: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        try:
+            for k in range(300):
+                n = 1 + (seed * 37 + k * 11) % 300
+                x = Tensor.full((n,), float(seed))
+                y = x.add(1.0)
+                assert y.to_vec() == [seed + 1.0] * n
+        except BaseException as error:
+            errors.append(error)
+
+    workers = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join()
+    assert errors == []
+
+
+FORK = """
+import os, sys
+import candle
+from candle import Tensor
+from candle.testing import assert_close
+candle.set_threads(4)
+a = Tensor.rand((300, 300))
+want = a.matmul(a)                      # the pool is running
+candle.randn((10,))
+child = os.fork()
+if child == 0:
+    try:
+        got = a.matmul(a)
+        same = got.buffer() == want.buffer() and candle.threads() == 4
+        candle.set_threads(2)
+        same = same and a.matmul(a).buffer() == want.buffer()
+        candle.randn((10,))
+        v = candle.Var(a)
+        v.matmul(v).sum().backward()
+        os._exit(0 if same else 3)
+    except BaseException:
+        os._exit(4)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert a.matmul(a).buffer() == want.buffer()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_child_computes() -> None:
+    """A child of fork has no workers: it starts its own, and gets the same bits."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-W", "ignore", "-c", FORK]
+    subprocess.run(command, env=environment, check=True, timeout=120)
+
+
+def test_nothing_is_said_when_the_interpreter_ends() -> None:
+    """Storages that live to the end are freed, or not, in silence."""
+    code = "import candle; x = candle.Tensor([1.0]); y = [x.add(1.0) for _ in range(10)]"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
