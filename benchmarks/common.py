@@ -43,8 +43,12 @@ def machine() -> Row:
 def versions(python: str, names: Iterable[str]) -> Row:
     """Versions of packages in an environment; absent ones are left out."""
     code = (
-        "import sys, json, platform\nfrom importlib import metadata as m\nfound={'python': platform.python_version()}\n"
-        "for n in sys.argv[1:]:\n    try: found[n]=m.version(n)\n    except m.PackageNotFoundError: pass\nprint(json.dumps(found))"
+        "import sys, json, platform\nfrom importlib import metadata as m\n"
+        "found = {'python': platform.python_version()}\n"
+        "for n in sys.argv[1:]:\n"
+        "    try: found[n] = m.version(n)\n"
+        "    except m.PackageNotFoundError: pass\n"
+        "print(json.dumps(found))"
     )
     done = subprocess.run([python, "-c", code, *names], capture_output=True, text=True, check=True)
     return dict(json.loads(done.stdout))

@@ -3,8 +3,8 @@
     python benchmarks/embed.py            both, alternating, 1 and 2 threads
     python benchmarks/embed.py ours       one measured process
 
-Texts: 14 words (16 tokens) and 198 words (200 tokens), batch 1 and 32, tokenising included in both.
-The peer's ONNX files come from `../shared/peers/embed.py export` (CANDLE_PEERS_DATA names their folder).
+Texts: 14 words (16 tokens) and 198 words (200 tokens), batch 1 and 32, tokenising included in
+both. The peer's ONNX files are minilm.onnx and minilm_fused.onnx in CANDLE_PEERS_DATA.
 """
 
 from __future__ import annotations
@@ -19,10 +19,38 @@ from typing import Any
 
 import common
 
-WORDS = (
-    "the quick brown fox jumps over a lazy dog while market prices rise and people read about "
-    "science music travel food water energy history city school river mountain season garden"
-).split()
+WORDS = [
+    "the",
+    "quick",
+    "brown",
+    "fox",
+    "jumps",
+    "over",
+    "a",
+    "lazy",
+    "dog",
+    "while",
+    "market",
+    "prices",
+    "rise",
+    "and",
+    "people",
+    "read",
+    "about",
+    "science",
+    "music",
+    "travel",
+    "food",
+    "water",
+    "energy",
+    "history",
+    "city",
+    "school",
+    "river",
+    "mountain",
+    "season",
+    "garden",
+]
 DATA = Path(os.environ.get("CANDLE_PEERS_DATA", Path.home() / ".cache/candle-peers/data"))
 
 
@@ -103,14 +131,18 @@ def main() -> None:
         mine = found["candle"]
         for system, row in found.items():
             ratios = {
-                f"ours/{k}": (row[k] / mine[k] if k.endswith("_ms") else mine[k] / row[k]) for k in row
+                f"ours/{k}": (row[k] / mine[k] if k.endswith("_ms") else mine[k] / row[k])
+                for k in row
             }
             rows.append({"system": system, "threads": threads, **row, **ratios})
     common.table(rows)
     facts = versions = {}
     if peers:
         versions = common.versions(peers, ["onnxruntime", "tokenizers", "numpy"])
-    facts = {"peers": versions, "note": "ours/x is our speed over that system's: above 1 we are faster"}
+    facts = {
+        "peers": versions,
+        "note": "ours/x is our speed over that system's: above 1 we are faster",
+    }
     print(common.save("embed", rows, **facts))
 
 

@@ -2,8 +2,8 @@
 
     python benchmarks/llm.py [MODEL.gguf ...]        both, alternating, 1 and 2 threads
 
-pp512: 512 tokens of prompt, tokens a second. tg64: 64 tokens one by one after 16 of prompt. The model
-call alone is timed on both sides: no sampling, no text.
+pp512: 512 tokens of prompt, tokens a second. tg64: 64 tokens one by one after 16 of prompt. The
+model call alone is timed on both sides: no sampling, no text.
 """
 
 from __future__ import annotations
@@ -100,13 +100,23 @@ def main(models: list[Path]) -> None:
     for model in models:
         for threads in (1, 2):
             a = [str(model)]
-            systems = {"candle": lambda t=threads, a=a: common.worker(sys.executable, HERE, ["ours", *a], t)}
+            systems = {
+                "candle": lambda t=threads, a=a: common.worker(
+                    sys.executable, HERE, ["ours", *a], t
+                )
+            }
             if peers:
-                systems["llama.cpp"] = lambda t=threads, a=a: common.worker(peers, HERE, ["llama", *a], t)
+                systems["llama.cpp"] = lambda t=threads, a=a: common.worker(
+                    peers, HERE, ["llama", *a], t
+                )
             found = common.alternate(3, systems)
             for system, row in found.items():
-                ratio = {f"ours/{k}": found["candle"][k] / row[k] for k in ("pp512_tok_s", "tg64_tok_s")}
-                rows.append({"model": model.stem, "threads": threads, "system": system, **row, **ratio})
+                ratio = {
+                    f"ours/{k}": found["candle"][k] / row[k] for k in ("pp512_tok_s", "tg64_tok_s")
+                }
+                rows.append(
+                    {"model": model.stem, "threads": threads, "system": system, **row, **ratio}
+                )
     common.table(rows)
     versions = common.versions(peers, ["llama-cpp-python"]) if peers else {}
     print(common.save("llm", rows, peers=versions))

@@ -2,9 +2,9 @@
 
     python benchmarks/logits.py [MODEL.gguf ...]
 
-For each model: (1) precision="f32": 64 greedy steps on 8 prompts, the oracle's choice at every step,
-and the greatest logit error; (2) the default integer kernels: mean KL divergence from the oracle over
-500 positions of WikiText-2, beside llama.cpp's from the same oracle on the same ids.
+For each model: (1) precision="f32": 64 greedy steps on 8 prompts, the oracle's choice at every
+step, and the greatest logit error; (2) the default integer kernels: mean KL divergence from the
+oracle over 500 positions of WikiText-2, beside llama.cpp's from the same oracle on the same ids.
 """
 
 from __future__ import annotations
@@ -80,6 +80,7 @@ def ours_greedy(model: str, folder: Path) -> None:
 def oracle(model: str, folder: Path) -> None:
     """Compares the greedy run with the oracle, and keeps its log-probabilities of the text."""
     import numpy as np
+
     from oracle_decoder import Oracle
 
     given = json.loads((folder / "greedy.json").read_text())

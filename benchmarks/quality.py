@@ -3,8 +3,9 @@
     python benchmarks/quality.py
 
 (1) cosine of each vector with the peer's on 200 texts: English, Chinese, emoji, empty, 5,000 words;
-    the vector of a text alone and among batch mates. (2) XQuAD English: which of the 240 paragraphs
-    each of the 1,190 questions is about: recall@1 and @5 by exact search over both systems' vectors.
+the vector of a text alone and among batch mates.
+(2) XQuAD English: which of the 240 paragraphs each of the 1,190 questions is about: recall@1 and @5
+by exact search over both systems' vectors.
 """
 
 from __future__ import annotations
@@ -34,7 +35,16 @@ def sentences(language: str, count: int) -> list[str]:
 
 def texts() -> list[str]:
     """200 texts of every length and kind."""
-    odd = ["", " ", "a", "🕯️🔥 candles 👩‍🚀", "ÅÉÎ naïve café", "1234567890 " * 30, "\n\t", "!?" * 200]
+    odd = [
+        "",
+        " ",
+        "a",
+        "🕯️🔥 candles 👩‍🚀",
+        "ÅÉÎ naïve café",
+        "1234567890 " * 30,
+        "\n\t",
+        "!?" * 200,
+    ]
     odd += ["The QUICK brown fox — didn't jump over the lazy dog?!", "你好，世界", "word " * 5000]
     english = sentences("en", 120)
     return (english + sentences("zh", 69) + odd)[:200]
@@ -74,7 +84,9 @@ def recall(paragraphs: Any, questions: Any, gold: list[int]) -> common.Row:
     return {"recall@1": 100 * hit[:, 0].mean(), "recall@5": 100 * hit.any(1).mean()}
 
 
-def searched(paragraphs: list[str], questions: list[str], gold: list[int], folder: Path) -> common.Row:
+def searched(
+    paragraphs: list[str], questions: list[str], gold: list[int], folder: Path
+) -> common.Row:
     """recall through the public Retriever, one search a question."""
     from candle_rag import Retriever
 
@@ -115,7 +127,7 @@ def main() -> None:
          "max_change_by_batch": float(np.abs(alone - mine["texts"]).max())},
         {"what": "xquad ours", **recall(mine["paragraphs"], mine["questions"], gold)},
         {"what": "xquad ours through Retriever", **through},
-        {"what": "xquad sentence-transformers", **recall(theirs["paragraphs"], theirs["questions"], gold)},
+        {"what": "xquad peer", **recall(theirs["paragraphs"], theirs["questions"], gold)},
     ]  # fmt: skip
     common.table(rows)
     packages = ["sentence-transformers", "torch", "transformers", "numpy"]

@@ -1,6 +1,6 @@
 """Builds native/ into one shared library, and the cffi shim where Python's headers exist.
 
-    python tools/build_native.py [--out DIR] [--target x86_64-linux-gnu.2.17] [--sanitize] [--no-shim]
+    python tools/build_native.py [--out DIR] [--target T] [--sanitize] [--no-shim] [--cc]
 
 The compiler is `ziglang` from PyPI, else `$CC` or `cc`. Kernels are compiled once per ISA of the
 target, every other file once. Objects are kept under build/ by the hash of what they depend on.
@@ -206,7 +206,7 @@ class Build:
         return out
 
     def shim(self, folder: Path, library: Path, include: Path) -> Path:
-        """The cffi API-mode module that calls the library: limited API, one file for 3.11 and up."""
+        """The cffi API-mode module that calls the library: limited API, one for 3.11 and up."""
         import cffi
 
         ffi = cffi.FFI()
@@ -238,9 +238,13 @@ class Build:
 
 
 def build(
-    out: Path, target: str | None = None, sanitize: bool = False, shim: bool = True, cc: bool = False
+    out: Path,
+    target: str | None = None,
+    sanitize: bool = False,
+    shim: bool = True,
+    cc: bool = False,
 ) -> list[Path]:
-    """Builds everything into `out`; answers the files made (library, ABI module, shim if possible)."""
+    """Builds into `out`; answers the files made: library, ABI module, shim if possible."""
     target = target or default_target()
     out.mkdir(parents=True, exist_ok=True)
     one = Build(target, sanitize, cc)

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 import candle
-from candle.errors import ContextLengthError, NameNotFoundError, OptionError, RangeError, TemplateError
+from candle.errors import (
+    ContextLengthError,
+    NameNotFoundError,
+    OptionError,
+    RangeError,
+    TemplateError,
+)
 from candle_llm import Generation, Generator
 
 pytestmark = pytest.mark.model

@@ -31,7 +31,8 @@ def test_a_packed_model_answers_alike_from_file_package_and_store(
     monkeypatch.setenv("CANDLE_HOME", str(tmp_path / "home"))
     package = tmp_path / "Tiny Model.candle"
     manifest = write_package(smol, package)
-    assert (manifest.name, manifest.kind, manifest.license) == ("tiny-model", "generator", "apache-2.0")
+    found = (manifest.name, manifest.kind, manifest.license)
+    assert found == ("tiny-model", "generator", "apache-2.0")
     Store().install(package)
     texts = {
         str(Generator.load(name).generate("The capital of France is", max_tokens=8))

@@ -1,14 +1,15 @@
 """Generator: a language model that completes and answers.
 
-    generator = Generator.load("smollm2-135m-instruct")
-    print(generator.generate("The capital of France is", max_tokens=16))
-    for piece in generator.stream("Once upon a time"): print(piece, end="")
-    print(generator.chat([{"role": "user", "content": "Name three rivers."}]))
+generator = Generator.load("smollm2-135m-instruct")
+print(generator.generate("The capital of France is", max_tokens=16))
+for piece in generator.stream("Once upon a time"): print(piece, end="")
+print(generator.chat([{"role": "user", "content": "Name three rivers."}]))
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Generator as Coroutine
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -62,7 +63,7 @@ class TextStream(Iterator[str]):
 
     def _run(
         self, generator: Generator, prompt: Sequence[int], options: GenerateOptions
-    ) -> Iterator[str] | Any:
+    ) -> Coroutine[str, None, None]:
         tokenizer, matcher = generator.tokenizer, StopMatcher(options.stop)
         text, stop_ids = Detokenizer(tokenizer), generator.stop_ids(options.stop)
         self.finish_reason = "length"

@@ -11,7 +11,7 @@ from .sampler import SamplerOptions
 
 @dataclass(frozen=True, slots=True)
 class GenerateOptions:
-    """`max_tokens` None: until the context is full; 0: no text. `stop`: texts that end the answer."""
+    """`max_tokens` None: until the context is full; 0: no text. `stop`: texts that end it."""
 
     sampler: SamplerOptions
     max_tokens: int | None

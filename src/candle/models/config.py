@@ -33,7 +33,9 @@ def field(values: Mapping[str, Any], name: str, kind: type[T], default: T | None
     return value
 
 
-def size(values: Mapping[str, Any], name: str, default: int | None = None, most: int = 1 << 24) -> int:
+def size(
+    values: Mapping[str, Any], name: str, default: int | None = None, most: int = 1 << 24
+) -> int:
     """A size of 1 to `most`. Raises FormatError."""
     value = field(values, name, int, default)
     if not 1 <= value <= most:

@@ -223,7 +223,7 @@ class Decoder(Module):
 
     @staticmethod
     def load(path: str | os.PathLike[str], exact: bool = False) -> Decoder:
-        """From a GGUF file, mapped. `exact`: activations are never quantised. Raises FormatError."""
+        """From a GGUF file, mapped. `exact`: activations stay f32. Raises FormatError."""
         w = Weights.open(Path(path))
         return Decoder(w, DecoderConfig.read(w.metadata), exact)
 
