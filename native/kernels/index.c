@@ -30,7 +30,7 @@ static cdl_status read_indices(const cdl_view *v, int64_t count, int64_t limit, 
     *out = NULL;
     if (!count) return CDL_OK;
     if (!v->data) return CDL_EARGS;
-    int64_t *to = cdl_scratch(3, (uint64_t)count * 8);
+    int64_t *to = cdl_scratch_of(3, count, 8);
     if (!to) return CDL_ENOMEM;
     for (int64_t i = 0; i < count; i++) {
         to[i] = index_at(l->dtype, (const char *)v->data + offset_at(l, l->rank, i) * size);

@@ -88,7 +88,7 @@ static void rope_piece(void *ctx, int64_t begin, int64_t end) {
     const int32_t last = lo->rank - 1;
     const int64_t so = cdl_dtype_size(lo->dtype), si = cdl_dtype_size(li->dtype);
     const int64_t out_step = r->d == 1 ? so : lo->strides[last] * so, in_step = r->d == 1 ? si : li->strides[last] * si;
-    float *buffer = cdl_scratch(0, (uint64_t)r->d * 4);
+    float *buffer = cdl_scratch_of(0, r->d, 4);
     if (!buffer) {
         __atomic_store_n(&r->status, CDL_ENOMEM, __ATOMIC_RELAXED);
         return;

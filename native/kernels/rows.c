@@ -25,7 +25,7 @@ static void rows_run(void *ctx, char *const *data, const int64_t *step, int64_t 
     char *buffer = NULL;
     if (cdl_tile_out(r->out_dtype, data[0], r->out_step, NULL) != data[0] ||
         cdl_tile_out(r->in_dtype, data[1], r->in_step, NULL) != data[1]) {
-        buffer = cdl_scratch(0, (uint64_t)(r->d * cdl_kind_size(r->kind)));
+        buffer = cdl_scratch_of(0, r->d, cdl_kind_size(r->kind));
         if (!buffer) {
             __atomic_store_n(&r->status, CDL_ENOMEM, __ATOMIC_RELAXED);
             return;
@@ -55,7 +55,7 @@ static cdl_status load_vector(const cdl_view *v, const rows *r, int32_t slot, co
     if (cdl_kind_of(l->dtype) != r->kind) return CDL_EDTYPE;
     if (l->rank != 1 || l->shape[0] != r->d) return CDL_ESHAPE;
     int64_t step = r->d == 1 ? cdl_dtype_size(l->dtype) : l->strides[0] * cdl_dtype_size(l->dtype);
-    char *buffer = cdl_scratch(slot, (uint64_t)(r->d * cdl_kind_size(r->kind)));
+    char *buffer = cdl_scratch_of(slot, r->d, cdl_kind_size(r->kind));
     if (!buffer) return CDL_ENOMEM;
     *out = CDL_NAME(cdl_row_load)(l->dtype, v->data, step, r->d, buffer);
     return CDL_OK;

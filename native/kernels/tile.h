@@ -81,6 +81,11 @@ CDL_INLINE void *cdl_tile_out(int32_t dtype, char *p, int64_t step, void *buffer
  * its own memory costs nothing. */
 const void *CDL_NAME(cdl_row_load)(int32_t dtype, const char *p, int64_t step, int64_t n, void *buffer);
 void CDL_NAME(cdl_row_store)(int32_t dtype, char *p, int64_t step, int64_t n, const void *row);
+/* Scratch for n items; NULL also where their bytes do not fit a number. */
+CDL_INLINE void *cdl_scratch_of(int32_t slot, int64_t n, int64_t size) {
+    int64_t bytes;
+    return cdl_mul_ok(n, size, &bytes) ? cdl_scratch(slot, (uint64_t)bytes) : NULL;
+}
 CDL_INLINE int64_t cdl_kind_size(cdl_kind kind) { return kind == CDL_KIND_F ? 4 : 8; }
 
 /* -- elementwise --------------------------------------------------------------------------------- */

@@ -117,9 +117,9 @@ static pair *by_sort(pair *from, pair *other, const topk *t, const void *row) {
 static cdl_status one_row(const topk *t, char *values, char *indices, const char *in) {
     const int64_t size = cdl_kind_size(t->kind);
     const bool heap = t->k <= 64 || t->k <= t->n / 16;
-    void *row_buffer = cdl_scratch(0, (uint64_t)(t->n * size));
-    pair *pairs = cdl_scratch(1, (heap ? (uint64_t)t->k : 2 * (uint64_t)t->n) * sizeof *pairs);
-    char *best = cdl_scratch(2, (uint64_t)(t->k * size));
+    void *row_buffer = cdl_scratch_of(0, t->n, size);
+    pair *pairs = heap ? cdl_scratch_of(1, t->k, sizeof *pairs) : cdl_scratch_of(1, t->n, 2 * sizeof *pairs);
+    char *best = cdl_scratch_of(2, t->k, size);
     if (!row_buffer || !pairs || !best) return CDL_ENOMEM;
     const char *row = CDL_NAME(cdl_row_load)(t->dtype, in, t->in_step, t->n, row_buffer);
     if (heap) by_heap(pairs, t, row);

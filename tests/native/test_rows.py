@@ -9,6 +9,7 @@ import pytest
 from harness import (
     EARGS,
     EDTYPE,
+    ENOMEM,
     ESHAPE,
     bf16,
     from_bf16,
@@ -218,3 +219,9 @@ def test_what_topk_refuses() -> None:
     assert step("topk", values[:, :2], ids[:, :2].astype(np.int32), x) == EDTYPE
     assert step("topk", values[:, :2].astype(np.float64), ids[:, :2], x) == EDTYPE
     assert step("topk", values[:, :0], ids[:, :0], x[:, :0]) == 0
+
+
+def test_a_row_too_long_for_memory_is_a_status() -> None:
+    """A broadcast axis whose bytes overflow a number is refused, never a short buffer."""
+    endless = np.lib.stride_tricks.as_strided(np.zeros(1, np.float16), (2**61,), (0,))
+    assert step("topk", np.zeros(1, np.float16), np.zeros(1, np.int64), endless) == ENOMEM
