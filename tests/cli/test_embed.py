@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 import tiny
-from conftest import LINES, write_lines
+from running import LINES, write_lines
 
 from candle.cli import exits
 
 if TYPE_CHECKING:
-    from conftest import Program
+    from running import Program
 
 
 def leftovers(folder: Path) -> list[str]:
@@ -115,7 +115,7 @@ def test_an_interrupt_leaves_no_half_file(candle: Program, sent: signal.Signals,
     arguments = ("embed", f"--model={slow}", "--input=many.jsonl", "--output=many.candle")
     with candle.start(*arguments, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         limit = time.monotonic() + 60
-        while not leftovers(candle.cwd) and time.monotonic() < limit:
+        while not list(candle.cwd.glob(".candle-*/kb/*.sqlite")) and time.monotonic() < limit:
             time.sleep(0.01)
         assert leftovers(candle.cwd), "it works in a temporary folder beside the output"
         process.send_signal(sent)

@@ -10,7 +10,7 @@ import pytest
 from candle.cli import exits
 
 if TYPE_CHECKING:
-    from conftest import Program
+    from running import Program
 
 
 def test_text_and_json_agree(candle: Program, decoder: Path) -> None:

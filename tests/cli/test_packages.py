@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from candle.cli import exits
 
 if TYPE_CHECKING:
-    from conftest import Program
+    from running import Program
 
 
 def test_a_life_of_a_package(candle: Program, package: Path) -> None:

@@ -16,7 +16,7 @@ from candle.cli.main import COMMANDS, program
 from candle.errors import CandleError, FormatError, NameNotFoundError, OptionError
 
 if TYPE_CHECKING:
-    from conftest import Program
+    from running import Program
 
 NAMES = [name for section in COMMANDS.values() for name in section]
 

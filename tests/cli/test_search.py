@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from candle.cli import exits
 
 if TYPE_CHECKING:
-    from conftest import Program
+    from running import Program
 
 
 def test_results_for_people_and_for_programs(installed: Program) -> None:

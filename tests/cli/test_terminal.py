@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from running import COMMAND, write_lines
 
 from candle.cli import exits
-from conftest import COMMAND, write_lines
 
 if TYPE_CHECKING:
-    from conftest import Program
+    from running import Program
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="terminals of POSIX")
 
