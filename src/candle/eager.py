@@ -33,9 +33,13 @@ _INDEX_TYPES = (DType.I64, DType.I32, DType.U32)
 
 
 def params(*ints: int, f: Sequence[float] = ()) -> bytes:
-    """`cdl_params`: up to 8 integers and 2 doubles, the rest zero."""
+    """`cdl_params`: up to 8 integers and 2 doubles, the rest zero. Raises OptionError."""
     padded = (*f, *(0.0,) * (2 - len(f)))
-    return _params(*ints, *(0,) * (8 - len(ints)), *padded)
+    try:
+        return _params(*ints, *(0,) * (8 - len(ints)), *padded)
+    except (struct.error, OverflowError) as error:
+        wanted = "whole numbers below 2**63, and floats"
+        raise OptionError("parameters", wanted, [*ints, *f], str(error)) from error
 
 
 def call(op_id: int, views: Sequence[View | None], given: bytes = _NO_PARAMS) -> None:
@@ -588,11 +592,17 @@ def _whole(name: str, value: float, dtype: DType) -> int:
     return int(value)
 
 
+def _plain(name: str, dtype: DType) -> DType:
+    if dtype.is_block:
+        raise DTypeError(name, "a plain dtype", dtype, "blocks come from files, and from pack()")
+    return dtype
+
+
 def fill(dtype: DType, shape: Shape, value: float) -> View:
     """A new view, every element `value`. Raises OptionError for one that the dtype cannot hold."""
-    out = new_view(dtype, shape)
+    out = new_view(_plain("full", dtype), shape)
     if dtype.is_float:
-        call(_FILL, [out], params(f=(float(value),)))
+        call(_FILL, [out], params(f=(value,)))
     else:
         call(_FILL, [out], params(_whole("full", value, dtype)))
     return out
@@ -600,9 +610,9 @@ def fill(dtype: DType, shape: Shape, value: float) -> View:
 
 def iota(dtype: DType, count: int, start: float, step: float) -> View:
     """start, start + step, ... of `count` elements. Raises OptionError where they do not fit."""
-    out = new_view(dtype, as_shape("arange", count))
+    out = new_view(_plain("arange", dtype), as_shape("arange", count))
     if dtype.is_float:
-        call(_IOTA, [out], params(f=(float(start), float(step))))
+        call(_IOTA, [out], params(f=(start, step)))
     elif count:
         ends = (start, start + (count - 1) * step)
         first, _ = (_whole("arange", v, dtype) for v in ends)

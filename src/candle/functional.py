@@ -97,6 +97,8 @@ def rope(
     scale: float = 1.0,
 ) -> Tensor:
     """Rotary position embedding of x [.., t, h, d] at positions i32 [t] (Su et al. 2021)."""
+    if x.rank == 0:
+        raise ShapeError("rope", "x of [.., t, h, d]", list(x.shape))
     inputs = (x, positions) if factors is None else (x, positions, factors)
     return x.apply(op.Rope(inputs, x.shape[-1] if width is None else width, base, neox, scale))
 
@@ -129,7 +131,12 @@ def pack(weight: Tensor) -> Tensor:
 
 
 def normalize(x: Tensor, epsilon: float = 1e-12) -> Tensor:
-    """Rows scaled to length 1; a row shorter than epsilon is divided by epsilon instead."""
+    """Rows scaled to length 1; a row shorter than epsilon is divided by epsilon instead.
+
+    Half precision is scaled in f32, which holds epsilon.
+    """
+    if x.dtype in (DType.F16, DType.BF16):
+        return normalize(x.to_dtype(DType.F32), epsilon).to_dtype(x.dtype)
     length = x.sqr().sum(-1, keepdim=True).sqrt().maximum(epsilon)
     return x.div(length)
 

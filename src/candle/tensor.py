@@ -75,7 +75,11 @@ class Tensor:
 
         The one way from records to values, for this file, `functional` and `autograd` alike.
         """
-        made = _runners[type(record)](record, [x.data for x in record.inputs])
+        try:
+            made = _runners[type(record)](record, [x.data for x in record.inputs])
+        except AttributeError:
+            _require_tensors(record)
+            raise
         if type(made) is tuple:
             return tuple([_result(data, record) for data in made])
         return _result(made, record)
@@ -140,7 +144,10 @@ class Tensor:
             raise OptionError("arange", wanted, (start, stop, step))
         whole = all(isinstance(v, int) for v in (first, last, by))
         natural = DType.I64 if whole else DType.F32
-        count = -((last - first) // -by) if whole else math.ceil((last - first) / by)
+        try:
+            count = -((last - first) // -by) if whole else math.ceil((last - first) / by)
+        except OverflowError as error:
+            raise OptionError("arange", "a countable range", (start, stop, step)) from error
         made = natural if dtype is None else DType.of(dtype)
         return Tensor.of_view(eager.iota(made, max(0, int(count)), first, by))
 
@@ -778,6 +785,13 @@ def _is_operand(other: object) -> bool:
     return isinstance(other, Tensor | numbers.Real)
 
 
+def _require_tensors(record: Any) -> None:
+    for x in record.inputs:
+        if not isinstance(x, Tensor):
+            hint = "Tensor(values) makes one"
+            raise DTypeError(type(record).__name__, "tensors", type(x).__name__, hint)
+
+
 def _result(data: View, record: Any) -> Tensor:
     """The tensor that a record made; a leaf where nothing it came from is tracked.
 
@@ -804,8 +818,13 @@ def _unpickle(kind: type[Tensor], data: Any, dtype: str, shape: Shape) -> Tensor
 
 
 def _plain(name: str, value: Any) -> int | float:
-    """A plain number of a real one, NumPy's included. Raises DTypeError."""
+    """A plain number of a real one, NumPy's included.
+
+    Raises DTypeError, and OptionError for an integer of a size that no dtype has.
+    """
     if isinstance(value, int | float):
+        if isinstance(value, int) and value.bit_length() > 64:
+            raise OptionError(name, "numbers of at most 64 bits", f"{value.bit_length()} bits")
         return value
     if isinstance(value, numbers.Real):
         return int(value) if isinstance(value, numbers.Integral) else float(value)

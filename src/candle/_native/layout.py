@@ -37,13 +37,19 @@ class Layout:
         self.shape = shape
         self.strides = strides
         self.rank = len(shape)
+        if self.rank > MAX_RANK:
+            raise ShapeError("shape", f"at most {MAX_RANK} axes", list(shape))
         self.count = count_of(shape)
         if self.count > MAX_COUNT:
             raise ShapeError("shape", "at most 2**62 elements", list(shape))
         self.nbytes = stored_bytes(dtype, shape)
         self.contiguous = is_contiguous(shape, strides)
         pad = _PAD[self.rank :]
-        self.keeper = ffi.from_buffer(_pack(dtype.number, self.rank, *shape, *pad, *strides, *pad))
+        try:
+            packed = _pack(dtype.number, self.rank, *shape, *pad, *strides, *pad)
+        except struct.error as error:
+            raise ShapeError("strides", "whole numbers of 64 bits", list(strides)) from error
+        self.keeper = ffi.from_buffer(packed)
         self.address = int(ffi.cast("uintptr_t", self.keeper))
 
     @staticmethod
