@@ -58,6 +58,7 @@ check: $(DEV)
 	$(BIN)/mypy
 	$(BIN)/python tools/size.py
 	$(BIN)/python tools/gen_cli_docs.py --check
+	$(BIN)/python tools/results_table.py --check
 
 docs: $(READY)
 	$(BIN)/python tools/gen_cli_docs.py
