@@ -1,0 +1,58 @@
+/* conv.h: two-dimensional convolution as one engine, whatever its direction.
+ *
+ * Output q of an axis reads, for tap t, input q * stride + at + t * move (zero outside), weighs it with
+ * kernel element tap + t * tap_step, and lies at to + q * to_step. The forward pass is one such engine;
+ * the gradient of its input is stride_y * stride_x of them, one for each remainder of the position, in
+ * which the strides are 1 and only the taps that meet a result take part. Nothing is padded or spread
+ * out in memory: patches are gathered by tiles of pixels ([channel, taps][pixels]) and multiplied by
+ * the tiles of gemm.h, lanes over pixels, so that no output depends on others, on tiles or on threads.
+ */
+#ifndef CDL_CONV_H
+#define CDL_CONV_H
+#include "gemm.h"
+#include "../simd/simd.h"
+
+typedef struct cdl_conv_axis {
+    int64_t in, out;              /* lengths; `out` counts the outputs of this engine only */
+    int64_t stride, at, move;     /* where an output reads */
+    int64_t taps, tap, tap_step;  /* which kernel elements it uses */
+    int64_t to, to_step;          /* where it lies */
+} cdl_conv_axis;
+
+/* Strides count elements. Channels are those of one group. */
+typedef struct cdl_conv {
+    cdl_conv_axis y, x;
+    int64_t batch, groups, in_channels, out_channels;
+    int32_t dtype; /* of all: CDL_F32 or CDL_F64 */
+    const void *in, *w, *bias; /* bias may be NULL */
+    void *out;
+    int64_t in_b, in_c, in_y, in_x;
+    int64_t w_g, w_o, w_c, w_y, w_x;
+    int64_t out_b, out_c, out_y, out_x;
+    int64_t bias_c;
+} cdl_conv;
+
+/* Pixels [x, x + count) of row y of image b, gathered into columns from `at` on. */
+typedef struct cdl_conv_run {
+    int64_t b, y, x, at, count;
+} cdl_conv_run;
+
+enum { CDL_CONV_TILE = 240 }; /* pixels at a time: an odd number of panels, to spread over cache sets */
+
+/* conv_gather.c: pixels [first, first + count) of all images in order; at most `count` runs. */
+int64_t CDL_NAME(cdl_conv_runs)(const cdl_conv *c, int64_t first, int64_t count, cdl_conv_run *runs);
+/* Rows [k, k + count) of the patches of one group ([channel, tap y, tap x]) for these pixels, f32. */
+void CDL_NAME(cdl_conv_gather)(const cdl_conv *c, const float *in, const cdl_conv_run *runs, int64_t n, int64_t k,
+                               int64_t count, float *out, int64_t out_row);
+
+/* conv_depth.c: one channel a group, f32. */
+cdl_status CDL_NAME(cdl_conv_depth)(const cdl_conv *c);
+cdl_status CDL_NAME(cdl_conv_depth_weight)(const cdl_conv *c, float *out);
+
+/* conv_plain.c: f64, in plain loops. */
+void CDL_NAME(cdl_conv_plain)(const cdl_conv *c);
+void CDL_NAME(cdl_conv_plain_weight)(const cdl_conv *c, double *out);
+
+/* conv.c: one engine, f32. */
+cdl_status CDL_NAME(cdl_conv_run_engine)(const cdl_conv *c);
+#endif

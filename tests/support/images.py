@@ -1,0 +1,105 @@
+"""What operations on images mean, in NumPy float64: convolution and pooling, tap by tap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Array = Any
+Pair = tuple[int, int]
+
+
+def _places(out: int, stride: int, tap: int) -> slice:
+    """Where the outputs of one axis meet a tap, in the padded input."""
+    return slice(tap, tap + (out - 1) * stride + 1 if out else tap, stride)
+
+
+def _padded(x: Array, padding: Pair, least: Pair, value: float = 0.0) -> Array:
+    """x with margins, and room for `least` rows and columns."""
+    more = [max(0, n - (x.shape[2 + i] + 2 * padding[i])) for i, n in enumerate(least)]
+    width = [(padding[i], padding[i] + more[i]) for i in range(2)]
+    return np.pad(x, [(0, 0), (0, 0), *width], constant_values=value)
+
+
+def conv_size(n: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
+    """Outputs of one axis."""
+    return (n + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
+
+
+def conv2d(
+    x: Array,
+    w: Array,
+    bias: Array | None = None,
+    stride: Pair = (1, 1),
+    padding: Pair = (0, 0),
+    dilation: Pair = (1, 1),
+    groups: int = 1,
+) -> Array:
+    """Cross-correlation: x [b,c,h,w], w [o,c/groups,kh,kw]."""
+    size = [
+        conv_size(x.shape[2 + i], w.shape[2 + i], stride[i], padding[i], dilation[i])
+        for i in range(2)
+    ]
+    b, o = x.shape[0], w.shape[0]
+    spread = _padded(x, padding, (0, 0)).reshape(
+        b, groups, w.shape[1], -1, x.shape[3] + 2 * padding[1]
+    )
+    weights = w.reshape(groups, o // groups, *w.shape[1:])
+    out = np.zeros((b, groups, o // groups, *size), x.dtype)
+    for i in range(w.shape[2]):
+        for j in range(w.shape[3]):
+            rows = _places(size[0], stride[0], i * dilation[0])
+            cols = _places(size[1], stride[1], j * dilation[1])
+            out += np.einsum("bgcyx,goc->bgoyx", spread[..., rows, cols], weights[..., i, j])
+    out = out.reshape(b, o, *size)
+    return out if bias is None else out + bias[:, None, None]
+
+
+def conv2d_input(
+    g: Array,
+    w: Array,
+    size: Pair,
+    bias: Array | None = None,
+    stride: Pair = (1, 1),
+    padding: Pair = (0, 0),
+    dilation: Pair = (1, 1),
+    groups: int = 1,
+) -> Array:
+    """The adjoint of conv2d in x [b, c, *size]."""
+    b, o, c = g.shape[0], w.shape[0], w.shape[1] * groups
+    spread = np.zeros((b, groups, w.shape[1], *(size[i] + 2 * padding[i] for i in range(2))))
+    grads = g.reshape(b, groups, o // groups, *g.shape[2:])
+    weights = w.reshape(groups, o // groups, *w.shape[1:])
+    for i in range(w.shape[2]):
+        for j in range(w.shape[3]):
+            rows = _places(g.shape[2], stride[0], i * dilation[0])
+            cols = _places(g.shape[3], stride[1], j * dilation[1])
+            spread[..., rows, cols] += np.einsum("bgoyx,goc->bgcyx", grads, weights[..., i, j])
+    inner = [slice(padding[i], padding[i] + size[i]) for i in range(2)]
+    out = spread[..., inner[0], inner[1]].reshape(b, c, *size)
+    return out if bias is None else out + bias[:, None, None]
+
+
+def conv2d_weight(
+    x: Array,
+    g: Array,
+    kernel: Pair,
+    stride: Pair = (1, 1),
+    padding: Pair = (0, 0),
+    dilation: Pair = (1, 1),
+    groups: int = 1,
+) -> Array:
+    """The adjoint of conv2d in its weight [o, c/groups, *kernel]."""
+    b, c, o = x.shape[0], x.shape[1], g.shape[1]
+    spread = _padded(x, padding, (0, 0)).reshape(
+        b, groups, c // groups, -1, x.shape[3] + 2 * padding[1]
+    )
+    grads = g.reshape(b, groups, o // groups, *g.shape[2:])
+    out = np.zeros((groups, o // groups, c // groups, *kernel))
+    for i in range(kernel[0]):
+        for j in range(kernel[1]):
+            rows = _places(g.shape[2], stride[0], i * dilation[0])
+            cols = _places(g.shape[3], stride[1], j * dilation[1])
+            out[..., i, j] = np.einsum("bgcyx,bgoyx->goc", spread[..., rows, cols], grads)
+    return out.reshape(o, c // groups, *kernel)
