@@ -16,7 +16,7 @@ from .dtype import DType
 from .errors import DTypeError, OptionError, RangeError, ShapeError
 from .op import ReduceKind
 from .shape import Shape, as_shape, broadcast, count_of, expand_strides, reshape_strides
-from .storage import View, new_view
+from .storage import View, new_like, new_view
 
 Views = Sequence[View]
 Runner = Callable[[Any, Views], Any]
@@ -69,20 +69,25 @@ _COMPARE = {kind: _native.op_id(kind.value) for kind in op.CompareKind}
 _REDUCE = {kind: _native.op_id(kind.value) for kind in ReduceKind}
 
 
+def _spread(name: str, layout: Layout, shape: Shape) -> Layout:
+    """The layout of the same memory repeated to `shape`."""
+    if layout.shape == shape:
+        return layout
+    if layout.count == 1 and layout.rank <= len(shape):
+        return Layout.of(layout.dtype, shape, _ZEROS[len(shape)])
+    strides = expand_strides(name, layout.shape, layout.strides, shape)
+    return Layout.of(layout.dtype, shape, strides)
+
+
 def expanded(name: str, view: View, shape: Shape) -> View:
     """The view repeated to `shape`, without a copy."""
-    layout = view.layout
-    if layout.shape == shape:
-        return view
-    if layout.count == 1 and layout.rank <= len(shape):
-        return view.with_layout(shape, _ZEROS[len(shape)])
-    return view.with_layout(shape, expand_strides(name, layout.shape, layout.strides, shape))
+    return View(view.storage, view.offset, _spread(name, view.layout, shape))
 
 
-def _unary(record: op.Unary, views: Views) -> View:
+def unary(record: op.Unary, views: Views) -> View:
     (x,) = views
     layout = x.layout
-    out = new_view(layout.dtype, layout.shape)
+    out = new_like(layout)
     op_id = _UNARY[record.kind]
     packed = _pack2(out.address, out.layout.address, x.address, layout.address)
     status = _step(op_id, packed, 2, _NO_PARAMS)
@@ -91,20 +96,24 @@ def _unary(record: op.Unary, views: Views) -> View:
     return out
 
 
-def _pairwise(op_id: int, kind: Any, views: Views, dtype: DType) -> View:
-    """One elementwise call on two operands of one dtype; they meet in shape without a copy."""
+def _met(name: str, left: Layout, right: Layout) -> tuple[Layout, Layout]:
+    """Layouts of two operands that meet in one dtype and, repeated without a copy, in one shape."""
+    if left.dtype is not right.dtype:
+        hint = "to_dtype() casts"
+        raise DTypeError(name, f"operands of one dtype ({left.dtype})", right.dtype, hint)
+    if left.shape == right.shape:
+        return left, right
+    shape = broadcast(name, left.shape, right.shape) if right.rank else left.shape
+    return _spread(name, left, shape), _spread(name, right, shape)
+
+
+def binary(record: op.Binary, views: Views) -> View:
     a, b = views
     left, right = a.layout, b.layout
-    shape = left.shape
     if left is not right:
-        if left.dtype is not right.dtype:
-            hint = "to_dtype() casts"
-            raise DTypeError(kind.value, f"operands of one dtype ({left.dtype})", right.dtype, hint)
-        if right.shape != shape:
-            shape = broadcast(kind.value, shape, right.shape)
-            a, b = expanded(kind.value, a, shape), expanded(kind.value, b, shape)
-            left, right = a.layout, b.layout
-    out = new_view(dtype, shape)
+        left, right = _met(record.kind.value, left, right)
+    out = new_like(left)
+    op_id = _BINARY[record.kind]
     made = out.layout.address
     packed = _pack3(out.address, made, a.address, left.address, b.address, right.address)
     status = _step(op_id, packed, 3, _NO_PARAMS)
@@ -113,13 +122,17 @@ def _pairwise(op_id: int, kind: Any, views: Views, dtype: DType) -> View:
     return out
 
 
-def _binary(record: op.Binary, views: Views) -> View:
-    kind = record.kind
-    return _pairwise(_BINARY[kind], kind, views, views[0].layout.dtype)
-
-
 def _compare(record: op.Compare, views: Views) -> View:
-    return _pairwise(_COMPARE[record.kind], record.kind, views, DType.BOOL)
+    a, b = views
+    left, right = _met(record.kind.value, a.layout, b.layout)
+    out = new_view(DType.BOOL, left.shape)
+    made = out.layout.address
+    packed = _pack3(out.address, made, a.address, left.address, b.address, right.address)
+    op_id = _COMPARE[record.kind]
+    status = _step(op_id, packed, 3, _NO_PARAMS)
+    if status:
+        raise _refusal(op_id, status, a, b)
+    return out
 
 
 def _where(record: op.Where, views: Views) -> View:
@@ -163,8 +176,10 @@ def _cast(record: op.Cast, views: Views) -> View:
 def permuted(view: View, axes: Shape) -> View:
     """Axes in another order."""
     layout = view.layout
-    shape = tuple(layout.shape[a] for a in axes)
-    return view.with_layout(shape, tuple(layout.strides[a] for a in axes))
+    shape, strides = layout.shape, layout.strides
+    return view.with_layout(
+        tuple(map(shape.__getitem__, axes)), tuple(map(strides.__getitem__, axes))
+    )
 
 
 def _reduced_dtype(kind: ReduceKind, dtype: DType) -> DType:
@@ -261,13 +276,15 @@ def check_matmul(a: Shape, b: Shape) -> None:
 
     Batch axes are never broadcast; the error says how to expand the operand that lacks them.
     """
-    both = f"{list(a)} @ {list(b)}"
     if not a or not b:
-        raise ShapeError("matmul", "vectors or matrices", both)
-    if a[-1] != b[-2:][0]:
-        raise ShapeError("matmul", f"{a[-1]} rows on the right", both)
-    if len(b) > 2 and a[:-2] != b[:-2]:
-        raise ShapeError("matmul", "equal batch axes", both, _mend_batch(a, b))
+        wanted, mend = "vectors or matrices", ""
+    elif a[-1] != b[-2:][0]:
+        wanted, mend = f"{a[-1]} rows on the right", ""
+    elif len(b) > 2 and a[:-2] != b[:-2]:
+        wanted, mend = "equal batch axes", _mend_batch(a, b)
+    else:
+        return
+    raise ShapeError("matmul", wanted, f"{list(a)} @ {list(b)}", mend)
 
 
 def _mend_batch(a: Shape, b: Shape) -> str:
@@ -458,9 +475,9 @@ def _slice(record: op.Slice, views: Views) -> View:
     if layout.dtype.is_block:
         return _slice_rows(record, x)
     stride = strides[axis]
-    shape = (*shape[:axis], length, *shape[axis + 1 :])
-    strides = (*strides[:axis], stride * step, *strides[axis + 1 :])
-    return x.with_layout(shape, strides, stride * start if length else 0)
+    sizes, steps = [*shape], [*strides]
+    sizes[axis], steps[axis] = length, stride * step
+    return x.with_layout(tuple(sizes), tuple(steps), stride * start if length else 0)
 
 
 def _slice_rows(record: op.Slice, x: View) -> View:
@@ -636,8 +653,8 @@ _TAKE, _INDEX_ADD = map(_native.op_id, ("take", "index_add"))
 _GATHER, _SCATTER_ADD = map(_native.op_id, ("gather", "scatter_add"))
 
 RUNNERS: dict[type, Runner] = {
-    op.Unary: _unary,
-    op.Binary: _binary,
+    op.Unary: unary,
+    op.Binary: binary,
     op.Compare: _compare,
     op.Where: _where,
     op.Cast: _cast,

@@ -48,7 +48,7 @@ def view_of_array(array: Any) -> View:
             wanted = f"strides of whole {dtype.size}-byte elements"
             raise ShapeError("from_numpy", wanted, face["strides"], "copy() makes them so")
         strides = tuple(s // dtype.size for s in face["strides"])
-    storage = Storage.of_address(address, array.nbytes, array, not read_only)
+    storage = Storage.of_address(address, array, not read_only)
     return View(storage, 0, Layout.of(dtype, shape, strides))
 
 

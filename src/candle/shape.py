@@ -58,12 +58,10 @@ def is_contiguous(shape: Shape, strides: Shape) -> bool:
 
 def as_ints(op: str, value: int | Sequence[int]) -> Shape:
     """One integer or a sequence of them, as a tuple. Raises ShapeError for anything else."""
-    if isinstance(value, int):
-        return (value,)
     try:
-        if hasattr(value, "__index__"):  # NumPy's integers
-            return (operator.index(value),)
-        return tuple(map(operator.index, value))
+        if value.__class__ is not tuple and hasattr(value, "__index__"):
+            return (operator.index(value),)  # type: ignore[arg-type]
+        return tuple(map(operator.index, value))  # type: ignore[arg-type]
     except TypeError as error:
         raise ShapeError(op, "integers", value) from error
 
@@ -73,15 +71,17 @@ def as_shape(op: str, value: int | Sequence[int]) -> Shape:
     shape = as_ints(op, value)
     if len(shape) > MAX_RANK:
         raise ShapeError(op, f"at most {MAX_RANK} axes", list(shape))
-    if any(n < 0 for n in shape):
+    if min(shape, default=0) < 0:
         raise ShapeError(op, "sizes of 0 or more", list(shape))
-    if count_of(tuple(n or 1 for n in shape)) > MAX_COUNT:
+    if count_of(shape if all(shape) else tuple(n or 1 for n in shape)) > MAX_COUNT:
         raise ShapeError(op, "at most 2**62 elements", list(shape))
     return shape
 
 
 def axis_of(op: str, axis: int, rank: int) -> int:
     """`axis` counted from the front. A scalar has the axes 0 and -1. Raises RangeError."""
+    if axis.__class__ is int and 0 <= axis < rank:
+        return axis
     most = rank or 1
     try:
         at = operator.index(axis)
@@ -136,9 +136,9 @@ def infer_reshape(shape: Shape, to: int | Sequence[int]) -> Shape:
         known = -count_of(wanted)
         if known > 0 and count % known == 0:
             wanted = tuple(count // known if n == -1 else n for n in wanted)
-    if count_of(wanted) != count or any(n < 0 for n in wanted):
+    if count_of(wanted) != count or min(wanted, default=0) < 0:
         raise ShapeError("reshape", f"{count} elements, as in {list(shape)}", list(wanted))
-    return as_shape("reshape", wanted)
+    return wanted if count and len(wanted) <= MAX_RANK else as_shape("reshape", wanted)
 
 
 def reshape_strides(shape: Shape, strides: Shape, to: Shape) -> Shape | None:

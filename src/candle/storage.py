@@ -20,6 +20,7 @@ POOL_BYTES = 512 << 20
 
 _pool: dict[int, list[int]] = {}  # block size -> addresses of free blocks
 _pooled = [0]  # bytes in the pool
+_new: Any = object.__new__
 _changes = [0]  # in-place changes so far, of all storages
 
 
@@ -38,11 +39,10 @@ class Storage:
     which a record was made. `block` is the size of an owned block, 0 where another owns the memory.
     """
 
-    __slots__ = ("address", "block", "changed", "nbytes", "owner", "writable")
+    __slots__ = ("address", "block", "changed", "owner", "writable")
 
     def __init__(self, nbytes: int) -> None:
         self.block = 0  # nothing to give back until there is an address
-        self.nbytes = nbytes
         self.owner: Any = None
         self.changed = 0
         self.writable = True
@@ -55,18 +55,18 @@ class Storage:
         self.block = size
 
     @classmethod
-    def of_buffer(cls, buffer: Any) -> Storage:
-        """Memory of another owner, used in place; writable where the buffer is."""
+    def of_buffer(cls, buffer: Any) -> tuple[Storage, int]:
+        """Memory of another owner, used in place, writable where the buffer is; and its bytes."""
         view = memoryview(buffer)
         address, nbytes, owner = _native.address_of(view)
-        return cls.of_address(address, nbytes, owner, not view.readonly)
+        return cls.of_address(address, owner, not view.readonly), nbytes
 
     @classmethod
-    def of_address(cls, address: int, nbytes: int, owner: Any, writable: bool) -> Storage:
+    def of_address(cls, address: int, owner: Any, writable: bool) -> Storage:
         """Memory at an address that `owner` keeps alive."""
         self = cls.__new__(cls)
         self.block = self.changed = 0
-        self.address, self.nbytes, self.owner, self.writable = address, nbytes, owner, writable
+        self.address, self.owner, self.writable = address, owner, writable
         return self
 
     # the defaults are looked up once, and are still there when the interpreter ends
@@ -139,8 +139,13 @@ class View:
 
     def with_layout(self, shape: Shape, strides: Shape | None, elements: int = 0) -> View:
         """The same storage under another shape, `elements` further on."""
-        layout = Layout.of(self.layout.dtype, shape, strides)
-        return View(self.storage, self.offset + elements * layout.dtype.size, layout)
+        dtype = self.layout.dtype
+        view = _new(View)  # a view's __init__, written out: half of what a view costs
+        view.layout = Layout.of(dtype, shape, strides)
+        view.storage = storage = self.storage
+        view.offset = offset = self.offset + elements * dtype.size
+        view.address = storage.address + offset
+        return view
 
     def bytes(self) -> memoryview:
         """The bytes of a contiguous view, in place. Raises ShapeError for others."""
@@ -164,3 +169,15 @@ def new_view(dtype: DType, shape: Shape) -> View:
     """Owned, uninitialised, row-major memory for an output."""
     layout = Layout.of(dtype, shape)
     return View(Storage(layout.nbytes), 0, layout)
+
+
+def new_like(layout: Layout) -> View:
+    """The same for an output of this dtype and shape, which costs less where it is row-major."""
+    if not layout.contiguous:
+        return new_view(layout.dtype, layout.shape)
+    view = _new(View)
+    view.layout = layout
+    view.storage = storage = Storage(layout.nbytes)
+    view.offset = 0
+    view.address = storage.address
+    return view

@@ -14,7 +14,6 @@ import numbers
 import operator
 import pickle
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Any, overload
 
 from . import autograd, eager, generator, nested, op
@@ -24,7 +23,17 @@ from .dtype import DType, promote
 from .errors import DTypeError, GradientError, OptionError, RangeError, ShapeError
 from .guests import ArrayFace, view_of_array
 from .op import BinaryKind, CompareKind, ReduceKind, UnaryKind
-from .shape import Shape, as_ints, as_shape, axes_of, axis_of, count_of, infer_reshape, stored_bytes
+from .shape import (
+    MAX_RANK,
+    Shape,
+    as_ints,
+    as_shape,
+    axes_of,
+    axis_of,
+    count_of,
+    infer_reshape,
+    stored_bytes,
+)
 from .storage import Storage, View, changes
 
 Number = int | float | bool
@@ -84,20 +93,27 @@ class Tensor:
             return tuple([_result(data, record) for data in made])
         return _result(made, record)
 
+    # apply() written out, where its third of a microsecond counts
+    def _of(self, record: Any) -> Tensor:
+        """Runs a record whose only input is this tensor."""
+        return _result(_runners[type(record)](record, (self.data,)), record)
+
     def _unary(self, kind: UnaryKind) -> Tensor:
-        return self.apply(op.Unary((self,), kind))
+        return self._of(op.Unary((self,), kind))
 
     def _binary(self, kind: BinaryKind, other: Tensor | Number) -> Tensor:
-        if isinstance(other, Tensor) and self.data.layout.dtype is other.data.layout.dtype:
-            return self.apply(op.Binary((self, other), kind))
-        return self.apply(op.Binary(_meet(kind.value, self, other), kind))
+        a = self
+        if not isinstance(other, Tensor) or a.data.layout.dtype is not other.data.layout.dtype:
+            a, other = _meet(kind.value, self, other)
+        record = op.Binary((a, other), kind)
+        return _result(eager.binary(record, (a.data, other.data)), record)
 
     def _compare(self, kind: CompareKind, other: Tensor | Number) -> Tensor:
         return self.apply(op.Compare(_meet(kind.value, self, other, True), kind))
 
     def _reduce(self, kind: ReduceKind, axes: Axes, keepdim: bool, correction: int = 0) -> Tensor:
         found = axes_of(kind.value, axes, self.rank)
-        return self.apply(op.Reduce((self,), kind, found, keepdim, correction))
+        return self._of(op.Reduce((self,), kind, found, keepdim, correction))
 
     # -- creation ----------------------------------------------------------------------------------
 
@@ -171,10 +187,10 @@ class Tensor:
         ShapeError if the buffer is too small.
         """
         wanted, sizes = DType.of(dtype), as_shape("from_buffer", shape)
-        storage = Storage.of_buffer(buffer)
+        storage, nbytes = Storage.of_buffer(buffer)
         need = stored_bytes(wanted, sizes)
-        if offset < 0 or offset + need > storage.nbytes:
-            raise ShapeError("from_buffer", f"{offset} + {need} bytes", f"{storage.nbytes} bytes")
+        if offset < 0 or offset + need > nbytes:
+            raise ShapeError("from_buffer", f"{offset} + {need} bytes", f"{nbytes} bytes")
         data = View(storage, offset, Layout.of(wanted, sizes))
         if data.address % (2 if wanted.is_block else wanted.size):
             data = eager.aligned(data)
@@ -394,7 +410,7 @@ class Tensor:
     def to_dtype(self, dtype: DType | str) -> Tensor:
         """As another dtype. Floats to integers saturate, NaN gives 0; blocks are dequantised."""
         wanted = DType.of(dtype)
-        return self if wanted is self.dtype else self.apply(op.Cast((self,), wanted))
+        return self if wanted is self.dtype else self._of(op.Cast((self,), wanted))
 
     def to_device(self, device: Device | str) -> Tensor:
         """On another device. Raises DeviceError: this build has only the CPU."""
@@ -453,15 +469,15 @@ class Tensor:
         if not isinstance(other, Tensor):
             raise DTypeError("matmul", "a tensor", type(other).__name__)
         a, b = self.shape, other.shape
+        if len(a) == len(b) > 1:
+            return self.apply(op.MatMul((self, other)))
         eager.check_matmul(a, b)
         if len(a) == 1:
             return self.unsqueeze(0).matmul(other).squeeze(-2 if len(b) > 1 else 0)
         if len(b) == 1:
             return self.matmul(other.unsqueeze(1)).squeeze(-1)
-        if len(b) == 2 and len(a) > 2:
-            rows = self.reshape((count_of(a[:-1]), a[-1]))
-            return rows.matmul(other).reshape((*a[:-1], b[1]))
-        return self.apply(op.MatMul((self, other)))
+        rows = self.reshape((count_of(a[:-1]), a[-1]))
+        return rows.matmul(other).reshape((*a[:-1], b[1]))
 
     # -- movement ----------------------------------------------------------------------------------
 
@@ -469,7 +485,7 @@ class Tensor:
         """The same elements under another shape, one size may be -1; a view where possible."""
         now = self.data.layout.shape
         wanted = infer_reshape(now, shape)
-        return self if wanted == now else self.apply(op.Reshape((self,), wanted))
+        return self if wanted == now else self._of(op.Reshape((self,), wanted))
 
     def flatten_from(self, axis: int) -> Tensor:
         """All axes from `axis` on joined into one."""
@@ -481,7 +497,7 @@ class Tensor:
         found = tuple(axis_of("permute", a, self.rank) for a in as_ints("permute", axes))
         if sorted(found) != list(range(self.rank)):
             raise ShapeError("permute", f"each of {self.rank} axes once", list(axes))
-        return self.apply(op.Permute((self,), found))
+        return self._of(op.Permute((self,), found))
 
     def transpose(self, a: int, b: int) -> Tensor:
         """Two axes exchanged; a view."""
@@ -491,7 +507,7 @@ class Tensor:
             return self
         axes = [*range(rank)]
         axes[i], axes[j] = j, i
-        return self.apply(op.Permute((self,), tuple(axes)))
+        return self._of(op.Permute((self,), tuple(axes)))
 
     def t(self) -> Tensor:
         """The last two axes exchanged; a view."""
@@ -503,8 +519,9 @@ class Tensor:
         """A new axis of length 1 before `axis`. Raises ShapeError for a ninth axis."""
         now = self.data.layout.shape
         at = axis_of("unsqueeze", axis, len(now) + 1)
-        wanted = as_shape("unsqueeze", (*now[:at], 1, *now[at:]))
-        return self.apply(op.Reshape((self,), wanted))
+        if len(now) == MAX_RANK:
+            raise ShapeError("unsqueeze", f"fewer than {MAX_RANK} axes", list(now))
+        return self._of(op.Reshape((self,), (*now[:at], 1, *now[at:])))
 
     def squeeze(self, axis: int | None = None) -> Tensor:
         """Without one axis of length 1, or all of them. Raises ShapeError for another length."""
@@ -516,7 +533,7 @@ class Tensor:
             return self
         if now[at] != 1:
             raise ShapeError("squeeze", f"length 1 of axis {axis}", list(now))
-        return self.apply(op.Reshape((self,), now[:at] + now[at + 1 :]))
+        return self._of(op.Reshape((self,), now[:at] + now[at + 1 :]))
 
     def expand(self, shape: int | Sequence[int]) -> Tensor:
         """Axes of length 1 repeated, new ones in front; a view. -1 keeps a size."""
@@ -526,12 +543,12 @@ class Tensor:
             kept = ((0,) * extra + now)[-len(given) :]
             given = tuple(kept[i] if n == -1 and i >= extra else n for i, n in enumerate(given))
         wanted = as_shape("expand", given)
-        return self if wanted == now else self.apply(op.Expand((self,), wanted))
+        return self if wanted == now else self._of(op.Expand((self,), wanted))
 
     def narrow(self, axis: int, start: int, length: int) -> Tensor:
         """`length` elements of one axis from `start` on; a view. Raises RangeError."""
         at = _real_axis("narrow", axis, self)
-        return self.apply(op.Slice((self,), at, operator.index(start), operator.index(length)))
+        return self._of(op.Slice((self,), at, operator.index(start), operator.index(length)))
 
     def i(self, *index: Any) -> Tensor:
         """The same as `tensor[index]`."""
@@ -546,7 +563,7 @@ class Tensor:
     def flip(self, axis: int) -> Tensor:
         """One axis backwards; a view."""
         at = _real_axis("flip", axis, self)
-        return self.apply(op.Slice((self,), at, max(self.shape[at] - 1, 0), self.shape[at], -1))
+        return self._of(op.Slice((self,), at, max(self.shape[at] - 1, 0), self.shape[at], -1))
 
     @staticmethod
     def cat(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
@@ -571,7 +588,7 @@ class Tensor:
 
     def copy(self) -> Tensor:
         """A row-major copy of its own."""
-        return self.apply(op.Contiguous((self,)))
+        return self._of(op.Contiguous((self,)))
 
     # -- indices -----------------------------------------------------------------------------------
 
@@ -832,15 +849,18 @@ def _plain(name: str, value: Any) -> int | float:
     raise DTypeError(name, "a tensor or a number", type(value).__name__, hint)
 
 
-@lru_cache(1024)
-def _cached_scalar(value: Number, kind: type, sign: float, dtype: DType) -> Tensor:
-    return Tensor.full((), value, dtype)
+_scalars: dict[tuple[Any, type, DType], Tensor] = {}
 
 
 def _scalar(value: Number, dtype: DType) -> Tensor:
-    """A scalar tensor; shared, since nothing changes it. 0.0 and -0.0 are different ones."""
-    kind: Any = type(value)
-    return _cached_scalar(value, kind, math.copysign(1.0, value), dtype)
+    """A scalar tensor; shared, since nothing changes it."""
+    key = (value or repr(value), value.__class__, dtype)  # 0.0 and -0.0 are equal, but not the same
+    found = _scalars.get(key)
+    if found is None:
+        if len(_scalars) >= 1024:
+            _scalars.clear()
+        found = _scalars[key] = Tensor.full((), value, dtype)
+    return found
 
 
 def _meet(name: str, a: Tensor, b: Any, compares: bool = False) -> tuple[Tensor, Tensor]:
@@ -911,8 +931,8 @@ def _pick(x: Tensor, axis: int, part: Any) -> Tensor:
     at = operator.index(part)
     if not -n <= at < n:
         raise RangeError("index", f"an index in [{-n}, {n})", at)
-    row = x.apply(op.Slice((x,), axis, at % n, 1))
-    return row.apply(op.Reshape((row,), shape[:axis] + shape[axis + 1 :]))
+    row = x._of(op.Slice((x,), axis, at % n, 1))
+    return row._of(op.Reshape((row,), shape[:axis] + shape[axis + 1 :]))
 
 
 def _slice(x: Tensor, axis: int, part: slice) -> Tensor:
@@ -920,10 +940,10 @@ def _slice(x: Tensor, axis: int, part: slice) -> Tensor:
     length = max(0, -((stop - start) // -step))
     if (start, length, step) == (0, x.shape[axis], 1):
         return x
-    return x.apply(op.Slice((x,), axis, start if length else 0, length, step))
+    return x._of(op.Slice((x,), axis, start if length else 0, length, step))
 
 
 def _from_nested(values: Any, dtype: DType | None) -> View:
     data, made, shape = nested.read(values, dtype)
-    view = View(Storage.of_buffer(data), 0, Layout.of(made, as_shape("Tensor", shape)))
+    view = View(Storage.of_buffer(data)[0], 0, Layout.of(made, as_shape("Tensor", shape)))
     return view if dtype is None or dtype is made else eager.cast(view, dtype)
