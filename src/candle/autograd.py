@@ -166,6 +166,8 @@ def gradient(record: Any, out: Value, grad: Value, masked: bool = False) -> Grad
             return _rows(record, _wide(out), _wide(grad))
         case op.MatMul() | op.Linear():
             return _product(record, grad)
+        case op.Conv2d() | op.ConvTranspose2d() | op.Conv2dWeight():
+            return _convolution(record, grad)
         case op.Reshape() | op.Permute() | op.Expand() | op.Slice() | op.Contiguous() | op.Cat():
             return _movement(record, grad)
         case op.Take() | op.IndexAdd() | op.Gather() | op.ScatterAdd():
@@ -393,6 +395,30 @@ def _through_activation(
         return g
     before = x.apply(op.Linear((x, w, *bias)))
     return _unary(kind, before, before.apply(op.Unary((before,), kind)), g)
+
+
+# -- images ----------------------------------------------------------------------------------------
+
+
+def _convolution(record: Any, g: Value) -> Grads:
+    """One product of three, linear in each of x, w and the result: its adjoints are each other."""
+    where = (record.stride, record.padding, record.dilation, record.groups)
+    match record:
+        case op.Conv2d(inputs=(x, w, *bias)):
+            size, kernel = x.shape[2:], w.shape[2:]
+            left = g.apply(op.ConvTranspose2d((g, w), *where, size)) if x.tracked else None
+            right = g.apply(op.Conv2dWeight((x, g), *where, kernel)) if w.tracked else None
+        case op.ConvTranspose2d(inputs=(x, w, *bias)):
+            kernel = w.shape[2:]
+            left = g.apply(op.Conv2d((g, w), *where)) if x.tracked else None
+            right = g.apply(op.Conv2dWeight((g, x), *where, kernel)) if w.tracked else None
+        case op.Conv2dWeight(inputs=(x, w)):  # w stands for the gradient of the result
+            bias, size = [], x.shape[2:]
+            left = g.apply(op.ConvTranspose2d((w, g), *where, size)) if x.tracked else None
+            right = g.apply(op.Conv2d((x, g), *where)) if w.tracked else None
+        case _:
+            raise GradientError("backward", "a convolution", op.describe(record))
+    return (left, right, *(g.sum((0, 2, 3)) for _ in bias))
 
 
 # -- movement and indices --------------------------------------------------------------------------

@@ -6,14 +6,16 @@ and never Tensor; movement runners make views and call nothing.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import _native, op
+from . import _native, images, launch, op
 from ._native import Layout
 from .dtype import DType
 from .errors import DTypeError, OptionError, RangeError, ShapeError
+from .launch import NO_PARAMS as _NO_PARAMS
+from .launch import call, packs, params
+from .launch import refusal as _refusal
 from .op import ReduceKind
 from .shape import Shape, as_shape, broadcast, count_of, expand_strides, reshape_strides
 from .storage import View, new_like, new_view
@@ -21,39 +23,10 @@ from .storage import View, new_like, new_view
 Views = Sequence[View]
 Runner = Callable[[Any, Views], Any]
 
-_step = _native.step
-_pack2 = struct.Struct("=4Q").pack
-_pack3 = struct.Struct("=6Q").pack
-_packs = [struct.Struct(f"={2 * n}Q").pack for n in range(9)]
-_params = struct.Struct("=8q2d").pack
-_NO_PARAMS = bytes(80)
-_NOTHING = Layout.of(DType.F32, (0,))  # of an absent view; held here, so that its address stays
+_step = launch.step
+_pack2, _pack3, _packs = packs[2], packs[3], packs
 _ZEROS = [(0,) * rank for rank in range(9)]
 _INDEX_TYPES = (DType.I64, DType.I32, DType.U32)
-
-
-def params(*ints: int, f: Sequence[float] = ()) -> bytes:
-    """`cdl_params`: up to 8 integers and 2 doubles, the rest zero. Raises OptionError."""
-    padded = (*f, *(0.0,) * (2 - len(f)))
-    try:
-        return _params(*ints, *(0,) * (8 - len(ints)), *padded)
-    except (struct.error, OverflowError) as error:
-        wanted = "whole numbers below 2**63, and floats"
-        raise OptionError("parameters", wanted, [*ints, *f], str(error)) from error
-
-
-def call(op_id: int, views: Sequence[View | None], given: bytes = _NO_PARAMS) -> None:
-    """One native step; None stands for an absent view. Raises by the status."""
-    flat: list[int] = []
-    for v in views:
-        flat += (0, _NOTHING.address) if v is None else (v.address, v.layout.address)
-    status = _step(op_id, _packs[len(views)](*flat), len(views), given)
-    if status:
-        raise _refusal(op_id, status, *views)
-
-
-def _refusal(op_id: int, status: int, *views: View | None) -> Exception:
-    return _native.status_error(op_id, status, [v.layout for v in views if v is not None])
 
 
 def run(record: Any, views: Views) -> Any:
@@ -679,4 +652,5 @@ RUNNERS: dict[type, Runner] = {
     op.ScatterAdd: _scatter_add,
     op.Rope: _rope,
     op.Pack: _pack,
+    **images.RUNNERS,
 }

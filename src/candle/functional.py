@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
 from . import op
 from .dtype import DType
-from .errors import DTypeError, ShapeError
+from .errors import DTypeError, OptionError, ShapeError
 from .op import Activation
-from .shape import axis_of
+from .shape import Shape, as_ints, axis_of
 from .tensor import Tensor
 
 
@@ -146,3 +147,137 @@ def mse(x: Tensor, target: Tensor) -> Tensor:
     if x.shape != target.shape:
         raise ShapeError("mse", f"a target of {list(x.shape)}", list(target.shape))
     return x.sub(target).sqr().mean()
+
+
+# -- images ----------------------------------------------------------------------------------------
+
+
+def _pair(name: str, value: int | Sequence[int]) -> Shape:
+    """One number for both axes, or one for each: (of y, of x)."""
+    found = as_ints(name, value)
+    if len(found) not in (1, 2):
+        raise OptionError(name, "a number or a pair", value)
+    return found * 2 if len(found) == 1 else found
+
+
+def _in_single(function: Callable[..., Tensor], x: Tensor, *others: Tensor | None) -> Tensor:
+    """Half precision through f32: the sums are kept there, and the result is rounded once."""
+    if x.dtype not in (DType.F16, DType.BF16):
+        return function(x, *others)
+    wide = [t if t is None else t.to_dtype(DType.F32) for t in (x, *others)]
+    return function(*wide).to_dtype(x.dtype)
+
+
+def conv2d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Cross-correlation of x [b,c,h,w] with weight [o,c/groups,kh,kw], plus bias [o]: [b,o,p,q].
+
+    p = (h + 2 padding - dilation (kh - 1) - 1) // stride + 1. Raises ShapeError for sizes that do
+    not fit, OptionError for a stride or dilation below 1.
+    """
+    where = (_pair("stride", stride), _pair("padding", padding), _pair("dilation", dilation))
+
+    def run(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        inputs = (x, weight) if bias is None else (x, weight, bias)
+        return x.apply(op.Conv2d(inputs, *where, groups))
+
+    return _in_single(run, x, weight, bias)
+
+
+def conv_transpose2d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    output_padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> Tensor:
+    """The adjoint of conv2d in its input: x [b,o,p,q], weight [o,c/groups,kh,kw], bias [c].
+
+    h = (p - 1) stride - 2 padding + dilation (kh - 1) + output_padding + 1, where output_padding is
+    below the stride: it chooses among the sizes that conv2d makes p of.
+    """
+    where = (_pair("stride", stride), _pair("padding", padding), _pair("dilation", dilation))
+    more = _pair("output_padding", output_padding)
+    if x.rank != 4 or weight.rank != 4:
+        raise ShapeError("conv_transpose2d", "4 axes", [list(x.shape), list(weight.shape)])
+    if not all(0 <= m < s for m, s in zip(more, where[0], strict=True)):
+        raise OptionError("conv_transpose2d", f"an output_padding below {where[0]}", more)
+    size = tuple(
+        (x.shape[2 + i] - 1) * s - 2 * p + d * (weight.shape[2 + i] - 1) + more[i] + 1
+        for i, (s, p, d) in enumerate(zip(*where, strict=True))
+    )
+    if min(size) < 0:
+        raise ShapeError("conv_transpose2d", "a size of 0 or more", list(size))
+
+    def run(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        inputs = (x, weight) if bias is None else (x, weight, bias)
+        return x.apply(op.ConvTranspose2d(inputs, *where, groups, size))
+
+    return _in_single(run, x, weight, bias)
+
+
+def conv1d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    stride: int = 1,
+    padding: int = 0,
+    dilation: int = 1,
+    groups: int = 1,
+) -> Tensor:
+    """conv2d along one axis: x [b,c,n], weight [o,c/groups,k], bias [o]."""
+    _require_rows("conv1d", x, weight)
+    made = conv2d(
+        x.unsqueeze(2),
+        weight.unsqueeze(2),
+        bias,
+        stride=(1, stride),
+        padding=(0, padding),
+        dilation=(1, dilation),
+        groups=groups,
+    )
+    return made.squeeze(2)
+
+
+def conv_transpose1d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    stride: int = 1,
+    padding: int = 0,
+    output_padding: int = 0,
+    dilation: int = 1,
+    groups: int = 1,
+) -> Tensor:
+    """conv_transpose2d along one axis: x [b,o,n], weight [o,c/groups,k], bias [c]."""
+    _require_rows("conv_transpose1d", x, weight)
+    made = conv_transpose2d(
+        x.unsqueeze(2),
+        weight.unsqueeze(2),
+        bias,
+        stride=(1, stride),
+        padding=(0, padding),
+        output_padding=(0, output_padding),
+        dilation=(1, dilation),
+        groups=groups,
+    )
+    return made.squeeze(2)
+
+
+def _require_rows(name: str, x: Tensor, weight: Tensor) -> None:
+    if x.rank != 3 or weight.rank != 3:
+        raise ShapeError(name, "3 axes", [list(x.shape), list(weight.shape)])

@@ -8,6 +8,7 @@ reads it. Sizes and dtypes are checked where a record is run.
     reduce       Reduce
     rows         Softmax LayerNorm RmsNorm TopK
     products     MatMul Linear Attention Nearest
+    images       Conv2d ConvTranspose2d Conv2dWeight
     movement     Reshape Permute Expand Slice Contiguous Cat
     indices      Take IndexAdd Gather ScatterAdd Rope
     weights      Pack
@@ -286,6 +287,47 @@ class Nearest:
     k: int
 
 
+# -- images: [batch, channels, height, width]; pairs are (of y, of x) ------------------------------
+
+
+@record
+class Conv2d:
+    """inputs (x [b,c,h,w], w [o,c/groups,kh,kw]) or with bias [o]: cross-correlation."""
+
+    inputs: Inputs
+    stride: Shape
+    padding: Shape
+    dilation: Shape
+    groups: int
+
+
+@record
+class ConvTranspose2d:
+    """inputs (x [b,o,p,q], w [o,c/groups,kh,kw]) or with bias [c]: [b,c,*size].
+
+    The adjoint of Conv2d in its input: what Conv2d makes [b,o,p,q] of.
+    """
+
+    inputs: Inputs
+    stride: Shape
+    padding: Shape
+    dilation: Shape
+    groups: int
+    size: Shape
+
+
+@record
+class Conv2dWeight:
+    """inputs (x [b,c,h,w], g [b,o,p,q]): [o,c/groups,*kernel], the adjoint of Conv2d in w."""
+
+    inputs: Inputs
+    stride: Shape
+    padding: Shape
+    dilation: Shape
+    groups: int
+    kernel: Shape
+
+
 # -- movement: views, but for Contiguous and Cat ---------------------------------------------------
 
 
@@ -398,7 +440,8 @@ class Pack:
 
 RECORDS: tuple[type, ...] = (
     Unary, Binary, Compare, Where, Cast, Reduce, Softmax, LayerNorm, RmsNorm, TopK, MatMul, Linear,
-    Attention, Nearest, Reshape, Permute, Expand, Slice, Contiguous, Cat, Take, IndexAdd, Gather,
+    Attention, Nearest, Conv2d, ConvTranspose2d, Conv2dWeight, Reshape, Permute, Expand, Slice,
+    Contiguous, Cat, Take, IndexAdd, Gather,
     ScatterAdd, Rope, Pack,
 )  # fmt: skip
 

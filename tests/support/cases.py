@@ -20,7 +20,7 @@ import numpy as np
 from candle import DType, Tensor, op
 from candle import functional as F
 from candle.op import Activation, BinaryKind, CompareKind, ReduceKind, UnaryKind
-from support import oracle
+from support import images, oracle
 
 Array = Any
 Rng = np.random.Generator
@@ -389,6 +389,80 @@ def _searches() -> Iterator[Case]:
     )
 
 
+# -- images --------------------------------------------------------------------------------------
+
+# name: x, weight, and what is not the default
+_CONVOLUTIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
+    "plain": ((2, 3, 5, 6), (4, 3, 3, 2), {}),
+    "padded": ((2, 2, 4, 5), (3, 2, 3, 3), {"padding": (1, 2)}),
+    "strided": ((1, 2, 7, 8), (3, 2, 3, 3), {"stride": (2, 3), "padding": (1, 1)}),
+    "dilated": ((1, 2, 7, 6), (2, 2, 3, 2), {"dilation": (2, 3), "padding": (2, 0)}),
+    "grouped": ((2, 4, 4, 4), (6, 2, 2, 2), {"groups": 2}),
+    "depthwise": ((1, 3, 5, 5), (3, 1, 3, 3), {"groups": 3, "padding": (1, 1), "stride": (2, 1)}),
+    "of nothing": ((0, 2, 4, 4), (3, 2, 2, 2), {}),
+}
+
+
+def _convolutions() -> Iterator[Case]:
+    for name, (x, w, given) in _CONVOLUTIONS.items():
+        yield Case(
+            f"conv2d {name}",
+            op.Conv2d,
+            lambda x, w, bias, given=given: F.conv2d(x, w, bias, **given),
+            lambda x, w, bias, given=given: images.conv2d(x, w, bias, **given),
+            uniform(x, w, w[:1]),
+            factor=16.0,
+        )
+        where = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1)} | given
+        axes = zip(x[2:], w[2:], where["stride"], where["padding"], where["dilation"], strict=True)
+        made = (x[0], w[0], *(images.conv_size(*axis) for axis in axes))
+        more = tuple(
+            (x[2 + i] + 2 * where["padding"][i] - where["dilation"][i] * (w[2 + i] - 1) - 1)
+            % where["stride"][i]
+            for i in range(2)
+        )
+        yield Case(
+            f"conv_transpose2d {name}",
+            op.ConvTranspose2d,
+            lambda g, w, b, more=more, given=given: F.conv_transpose2d(
+                g, w, b, output_padding=more, **given
+            ),
+            lambda g, w, b, size=x[2:], given=given: images.conv2d_input(g, w, size, b, **given),
+            uniform(made, w, (x[1],)),
+            factor=16.0,
+        )
+        fields = (where["stride"], where["padding"], where["dilation"], given.get("groups", 1))
+        yield Case(
+            f"conv2d_weight {name}",
+            op.Conv2dWeight,
+            lambda x, g, fields=fields, kernel=w[2:]: x.apply(
+                op.Conv2dWeight((x, g), *fields, kernel)
+            ),
+            lambda x, g, given=given, kernel=w[2:]: images.conv2d_weight(x, g, kernel, **given),
+            uniform(x, made),
+            dtypes=("f32", "f64"),
+            factor=32.0,
+        )
+    yield Case(
+        "conv1d",
+        op.Conv2d,
+        lambda x, w: F.conv1d(x, w, stride=2, padding=1),
+        lambda x, w: images.conv2d(x[:, :, None], w[:, :, None], None, (1, 2), (0, 1))[:, :, 0],
+        uniform((2, 3, 9), (4, 3, 3)),
+        factor=16.0,
+    )
+    yield Case(
+        "conv_transpose1d",
+        op.ConvTranspose2d,
+        lambda x, w: F.conv_transpose1d(x, w, stride=2, output_padding=1),
+        lambda x, w: images.conv2d_input(x[:, :, None], w[:, :, None], (1, 10), None, (1, 2))[
+            :, :, 0
+        ],
+        uniform((2, 3, 4), (3, 2, 3)),
+        factor=16.0,
+    )
+
+
 # -- movement and indices --------------------------------------------------------------------------
 
 _MOVES: tuple[tuple[str, Any, Callable[[Tensor], Tensor], Callable[[Array], Array]], ...] = (
@@ -523,6 +597,7 @@ CASES: tuple[Case, ...] = (
     *_matmul(),
     *_linear(),
     *_searches(),
+    *_convolutions(),
     *_movement(),
     *_indices(),
 )

@@ -43,7 +43,7 @@ def conv2d(
     ]
     b, o = x.shape[0], w.shape[0]
     spread = _padded(x, padding, (0, 0)).reshape(
-        b, groups, w.shape[1], -1, x.shape[3] + 2 * padding[1]
+        b, groups, w.shape[1], *(x.shape[2 + i] + 2 * padding[i] for i in range(2))
     )
     weights = w.reshape(groups, o // groups, *w.shape[1:])
     out = np.zeros((b, groups, o // groups, *size), x.dtype)
@@ -93,7 +93,7 @@ def conv2d_weight(
     """The adjoint of conv2d in its weight [o, c/groups, *kernel]."""
     b, c, o = x.shape[0], x.shape[1], g.shape[1]
     spread = _padded(x, padding, (0, 0)).reshape(
-        b, groups, c // groups, -1, x.shape[3] + 2 * padding[1]
+        b, groups, c // groups, *(x.shape[2 + i] + 2 * padding[i] for i in range(2))
     )
     grads = g.reshape(b, groups, o // groups, *g.shape[2:])
     out = np.zeros((groups, o // groups, c // groups, *kernel))
