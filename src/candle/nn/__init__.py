@@ -1,10 +1,30 @@
-"""Layers. Each is a `Module` whose tensors are plain attributes."""
+"""Layers. Each is a `Module` whose tensors are plain attributes.
+
+`Layer(tensors)` takes what it is given, `Layer.new(sizes, vb)` asks a `VarBuilder` for new
+parameters or for those of a file, `Layer.load(weights, sizes)` maps them for inference.
+"""
 
 from __future__ import annotations
 
+from . import init
+from .dropout import Dropout
 from .embedding import Embedding
 from .linear import Linear
 from .module import Module
-from .norm import LayerNorm, RmsNorm
+from .norm import BatchNorm2d, GroupNorm, LayerNorm, RmsNorm
+from .sequential import Sequential
+from .varbuilder import VarBuilder
 
-__all__ = ["Embedding", "LayerNorm", "Linear", "Module", "RmsNorm"]
+__all__ = [
+    "BatchNorm2d",
+    "Dropout",
+    "Embedding",
+    "GroupNorm",
+    "LayerNorm",
+    "Linear",
+    "Module",
+    "RmsNorm",
+    "Sequential",
+    "VarBuilder",
+    "init",
+]

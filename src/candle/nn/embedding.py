@@ -5,7 +5,9 @@ from __future__ import annotations
 from .. import functional
 from ..tensor import Tensor
 from ..weights import Weights
+from . import init
 from .module import Module
+from .varbuilder import VarBuilder
 
 
 class Embedding(Module):
@@ -15,6 +17,11 @@ class Embedding(Module):
         self.weight = weight
 
     @staticmethod
+    def new(count: int, size: int, vb: VarBuilder | None = None) -> Embedding:
+        """Rows drawn from a normal distribution, or `weight` of the builder's file."""
+        return Embedding((vb or VarBuilder()).get((count, size), "weight", init.normal()))
+
+    @staticmethod
     def load(weights: Weights, count: int, size: int) -> Embedding:
         """From `weight`. Raises ShapeError for other sizes."""
         return Embedding(weights.get("weight", (count, size)))
@@ -22,3 +29,7 @@ class Embedding(Module):
     def forward(self, indices: Tensor) -> Tensor:
         """Integer indices of any shape to [.., d]. Raises RangeError outside the table."""
         return functional.embedding(self.weight, indices)
+
+    def describe(self) -> str:
+        """Rows and their size."""
+        return f"{self.weight.shape[0]} x {self.weight.shape[1]}"

@@ -6,7 +6,9 @@ from .. import functional
 from ..op import Activation
 from ..tensor import Tensor
 from ..weights import Weights
+from . import init
 from .module import Module
+from .varbuilder import VarBuilder
 
 
 class Linear(Module):
@@ -28,6 +30,20 @@ class Linear(Module):
         self.exact = exact
 
     @staticmethod
+    def new(
+        size_in: int,
+        size_out: int,
+        vb: VarBuilder | None = None,
+        *,
+        bias: bool = True,
+        activation: Activation = Activation.NONE,
+    ) -> Linear:
+        """Uniform within 1 / sqrt(size_in), or `weight` and `bias` of the builder's file."""
+        below, first = vb or VarBuilder(), init.by_fan_in(size_in)
+        weight = below.get((size_out, size_in), "weight", first)
+        return Linear(weight, below.get((size_out,), "bias", first) if bias else None, activation)
+
+    @staticmethod
     def load(
         weights: Weights, size_in: int, size_out: int, activation: Activation = Activation.NONE
     ) -> Linear:
@@ -43,3 +59,9 @@ class Linear(Module):
         """Packs a float weight into panels; block weights stay as they are."""
         if self.weight.dtype.is_float:
             self.weight = functional.pack(self.weight)
+
+    def describe(self) -> str:
+        """Sizes, and what is fused."""
+        fused = "" if self.activation is Activation.NONE else f", {self.activation.name.lower()}"
+        bias = "" if self.bias is not None else ", no bias"
+        return f"{self.weight.shape[1]} -> {self.weight.shape[0]}{bias}{fused}"
