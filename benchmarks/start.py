@@ -2,8 +2,8 @@
 
     python benchmarks/start.py
 
-Medians of fresh processes with a warm page cache. The environment's growth is what the wheel and its
-hard dependencies add to a bare venv.
+Medians of fresh processes with a warm page cache. The environment's growth is what the wheel and
+its hard dependencies add to a bare venv.
 """
 
 from __future__ import annotations
