@@ -155,32 +155,35 @@ def permuted(view: View, axes: Shape) -> View:
     )
 
 
+_PLACES = (ReduceKind.ARGMAX, ReduceKind.ARGMIN)
+_OF_FLOATS = (ReduceKind.MEAN, ReduceKind.VAR)
+_OF_NOTHING = (ReduceKind.SUM, *_OF_FLOATS)  # these have a value over an empty axis
+_EVERY_AXIS = [tuple(range(rank)) for rank in range(9)]
+
+
 def _reduced_dtype(kind: ReduceKind, dtype: DType) -> DType:
-    match kind:
-        case ReduceKind.ARGMAX | ReduceKind.ARGMIN:
-            return DType.I64
-        case ReduceKind.SUM if not dtype.is_float:
-            return DType.I64
-        case ReduceKind.MEAN | ReduceKind.VAR if not dtype.is_float:
-            raise DTypeError(kind.value, "a float dtype", dtype, "to_dtype() casts")
-        case _:
-            return dtype
+    if kind in _PLACES:
+        return DType.I64
+    if dtype.is_float:
+        return dtype
+    if kind in _OF_FLOATS:
+        raise DTypeError(kind.value, "a float dtype", dtype, "to_dtype() casts")
+    return DType.I64 if kind is ReduceKind.SUM else dtype
 
 
 def _reduce(record: op.Reduce, views: Views) -> View:
     (x,) = views
     layout, kind, axes = x.layout, record.kind, record.axes
-    kept = tuple(a for a in range(layout.rank) if a not in axes)
-    if kind not in (ReduceKind.SUM, ReduceKind.MEAN, ReduceKind.VAR) and any(
-        layout.shape[a] == 0 for a in axes
-    ):
-        raise ShapeError(kind.value, "at least one element along the axes", list(layout.shape))
-    out = new_view(_reduced_dtype(kind, layout.dtype), tuple(layout.shape[a] for a in kept))
-    moved = x if kept + axes == tuple(range(layout.rank)) else permuted(x, kept + axes)
-    call(_REDUCE[kind], [out, moved], params(len(axes), record.correction))
+    shape, every = layout.shape, _EVERY_AXIS[layout.rank]
+    if kind not in _OF_NOTHING and 0 in [shape[a] for a in axes]:
+        raise ShapeError(kind.value, "at least one element along the axes", list(shape))
+    kept = tuple([a for a in every if a not in axes]) if axes != every else ()
+    out = new_view(_reduced_dtype(kind, layout.dtype), tuple([shape[a] for a in kept]))
+    moved = x if kept + axes == every else permuted(x, kept + axes)
+    call(_REDUCE[kind], (out, moved), params(len(axes), record.correction))
     if not record.keepdim:
         return out
-    return out.with_layout(tuple(1 if a in axes else n for a, n in enumerate(layout.shape)), None)
+    return out.with_layout(tuple([1 if a in axes else n for a, n in enumerate(shape)]), None)
 
 
 def _require_plain(name: str, x: View) -> None:

@@ -96,6 +96,9 @@ def axes_of(op: str, axes: int | Sequence[int] | None, rank: int) -> Shape:
     """Sorted axes, all of them for None. Raises RangeError, and ShapeError for a repeated axis."""
     if axes is None:
         return tuple(range(rank))
+    if axes.__class__ is int:
+        at = axis_of(op, axes, rank)  # type: ignore[arg-type]
+        return (at,) if rank else ()
     given = as_ints(op, axes)
     found = tuple(sorted(axis_of(op, a, rank) for a in given))
     if len(set(found)) != len(found):

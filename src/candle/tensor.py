@@ -112,7 +112,7 @@ class Tensor:
         return self.apply(op.Compare(_meet(kind.value, self, other, True), kind))
 
     def _reduce(self, kind: ReduceKind, axes: Axes, keepdim: bool, correction: int = 0) -> Tensor:
-        found = axes_of(kind.value, axes, self.rank)
+        found = axes_of(kind.value, axes, self.data.layout.rank)
         return self._of(op.Reduce((self,), kind, found, keepdim, correction))
 
     # -- creation ----------------------------------------------------------------------------------
