@@ -60,8 +60,8 @@ def as_ints(op: str, value: int | Sequence[int]) -> Shape:
     """One integer or a sequence of them, as a tuple. Raises ShapeError for anything else."""
     try:
         if value.__class__ is not tuple and hasattr(value, "__index__"):
-            return (operator.index(value),)  # type: ignore[arg-type]
-        return tuple(map(operator.index, value))  # type: ignore[arg-type]
+            return (operator.index(value),)
+        return tuple(map(operator.index, value))
     except TypeError as error:
         raise ShapeError(op, "integers", value) from error
 
@@ -97,7 +97,7 @@ def axes_of(op: str, axes: int | Sequence[int] | None, rank: int) -> Shape:
     if axes is None:
         return tuple(range(rank))
     if axes.__class__ is int:
-        at = axis_of(op, axes, rank)  # type: ignore[arg-type]
+        at = axis_of(op, axes, rank)
         return (at,) if rank else ()
     given = as_ints(op, axes)
     found = tuple(sorted(axis_of(op, a, rank) for a in given))

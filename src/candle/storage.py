@@ -140,7 +140,7 @@ class View:
     def with_layout(self, shape: Shape, strides: Shape | None, elements: int = 0) -> View:
         """The same storage under another shape, `elements` further on."""
         dtype = self.layout.dtype
-        view = _new(View)  # a view's __init__, written out: half of what a view costs
+        view: View = _new(View)  # a view's __init__, written out: half of what a view costs
         view.layout = Layout.of(dtype, shape, strides)
         view.storage = storage = self.storage
         view.offset = offset = self.offset + elements * dtype.size
@@ -175,7 +175,7 @@ def new_like(layout: Layout) -> View:
     """The same for an output of this dtype and shape, which costs less where it is row-major."""
     if not layout.contiguous:
         return new_view(layout.dtype, layout.shape)
-    view = _new(View)
+    view: View = _new(View)
     view.layout = layout
     view.storage = storage = Storage(layout.nbytes)
     view.offset = 0
