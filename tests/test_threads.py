@@ -199,6 +199,47 @@ def test_threads_that_come_and_go_leave_no_memory(rng: np.random.Generator) -> N
     assert resident() - before < 40
 
 
+FORKS = """
+import os, threading, candle
+from candle import Tensor, functional as F
+a, w = Tensor.rand((200, 300)), Tensor.rand((150, 300))
+want = F.linear(a, w).buffer()
+stop = threading.Event()
+
+def work():
+    while not stop.is_set():
+        assert F.linear(a, w).buffer() == want
+        Tensor.randn((10,))
+
+def change():
+    while not stop.wait(0.003):
+        candle.set_threads(1 + candle.threads() % 4)
+
+workers = [threading.Thread(target=work) for _ in range(4)] + [threading.Thread(target=change)]
+for t in workers:
+    t.start()
+codes = []
+for _ in range(30):
+    child = os.fork()
+    if child == 0:
+        candle.manual_seed(1)
+        same = F.linear(a, w).buffer() == want and len(Tensor.randn((10,)).to_vec()) == 10
+        os._exit(0 if same else 3)
+    codes.append(os.waitpid(child, 0)[1])
+stop.set()
+for t in workers:
+    t.join()
+assert codes == [0] * 30, codes
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_child_forked_while_others_compute_computes_too() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-W", "ignore", "-c", FORKS]
+    subprocess.run(command, env=environment, check=True, timeout=120)
+
+
 @pytest.mark.parametrize(("given", "want"), [("1", "1"), ("3", "3"), ("256", "256")])
 def test_the_environment_sets_the_number_of_threads(given: str, want: str) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "CANDLE_NUM_THREADS": given}
