@@ -168,6 +168,8 @@ def gradient(record: Any, out: Value, grad: Value, masked: bool = False) -> Grad
             return _product(record, grad)
         case op.Conv2d() | op.ConvTranspose2d() | op.Conv2dWeight():
             return _convolution(record, grad)
+        case op.MaxPool2d() | op.MaxUnpool2d() | op.AvgPool2d() | op.AvgUnpool2d():
+            return _pooling(record, grad)
         case op.Reshape() | op.Permute() | op.Expand() | op.Slice() | op.Contiguous() | op.Cat():
             return _movement(record, grad)
         case op.Take() | op.IndexAdd() | op.Gather() | op.ScatterAdd():
@@ -419,6 +421,21 @@ def _convolution(record: Any, g: Value) -> Grads:
         case _:
             raise GradientError("backward", "a convolution", op.describe(record))
     return (left, right, *(g.sum((0, 2, 3)) for _ in bias))
+
+
+def _pooling(record: Any, g: Value) -> Grads:
+    """Each kind of pooling and unpooling are linear in what they move, and each other's adjoint."""
+    fields = [getattr(record, name) for name in record.__match_args__[1:]]
+    match record:
+        case op.MaxPool2d(inputs=(x, _)):
+            return None, g.apply(op.MaxUnpool2d((x, g), *fields))
+        case op.MaxUnpool2d(inputs=(x, _)):
+            return None, g.apply(op.MaxPool2d((x, g), *fields))
+        case op.AvgPool2d(inputs=(x,)):
+            return (g.apply(op.AvgUnpool2d((g,), *(*fields, x.shape[2:]))),)
+        case op.AvgUnpool2d():
+            return (g.apply(op.AvgPool2d((g,), *fields[:-1])),)
+    raise GradientError("backward", "a pooling", op.describe(record))
 
 
 # -- movement and indices --------------------------------------------------------------------------

@@ -281,3 +281,41 @@ def conv_transpose1d(
 def _require_rows(name: str, x: Tensor, weight: Tensor) -> None:
     if x.rank != 3 or weight.rank != 3:
         raise ShapeError(name, "3 axes", [list(x.shape), list(weight.shape)])
+
+
+def max_pool2d(
+    x: Tensor,
+    kernel: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """The greatest of each window of x [b,c,h,w]; the stride is the kernel's size by default.
+
+    The gradient goes to the first of equals; a NaN wins. Padding never wins, and may be at most
+    half of the window as dilated. Raises ShapeError for a window that does not fit.
+    """
+    size = _pair("kernel", kernel)
+    step = size if stride is None else _pair("stride", stride)
+    margin, apart = _pair("padding", padding), _pair("dilation", dilation)
+    return _in_single(
+        lambda x: x.apply(op.MaxPool2d((x, x), size, step, margin, apart, ceil_mode)), x
+    )
+
+
+def avg_pool2d(
+    x: Tensor,
+    kernel: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """The mean of each window of x [b,c,h,w]; `count_include_pad`: margins count as zeros."""
+    size = _pair("kernel", kernel)
+    step = size if stride is None else _pair("stride", stride)
+    margin = _pair("padding", padding)
+    return _in_single(
+        lambda x: x.apply(op.AvgPool2d((x,), size, step, margin, ceil_mode, count_include_pad)), x
+    )

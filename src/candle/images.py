@@ -17,6 +17,8 @@ Views = Sequence[View]
 _CONV2D, _CONV2D_INPUT, _CONV2D_WEIGHT = map(
     _native.op_id, ("conv2d", "conv2d_input", "conv2d_weight")
 )
+_MAX_POOL, _MAX_UNPOOL = map(_native.op_id, ("max_pool2d", "max_unpool2d"))
+_AVG_POOL, _AVG_UNPOOL = map(_native.op_id, ("avg_pool2d", "avg_unpool2d"))
 _MOST = 2**31  # of strides, paddings and dilations; the kernels' own limit
 
 
@@ -125,8 +127,90 @@ def _conv2d_weight(record: op.Conv2dWeight, views: Views) -> View:
     return out
 
 
+# -- pooling ---------------------------------------------------------------------------------------
+
+
+def _pool_size(name: str, record: Any, size: Shape, dilation: Shape = (1, 1)) -> Shape:
+    """Windows along both axes; one that `ceil` adds must begin in the image or its first margin."""
+    check_pair(name, "kernel", record.kernel, 1)
+    check_pair(name, "stride", record.stride, 1)
+    check_pair(name, "padding", record.padding, 0)
+    check_pair(name, "dilation", dilation, 1)
+    made = []
+    for n, k, s, p, d in zip(
+        size, record.kernel, record.stride, record.padding, dilation, strict=True
+    ):
+        if 2 * p > d * (k - 1) + 1:
+            raise OptionError(name, "a padding of at most half the window", (p, k, d))
+        count = window_size(name, n, k, s, p, d)
+        more = (n + 2 * p - d * (k - 1) - 1) % s
+        made.append(count + (record.ceil and more != 0 and count * s < n + p))
+    return tuple(made)
+
+
+def _max_pool2d(record: op.MaxPool2d, views: Views) -> View:
+    x, values = views
+    name = "max_pool2d"
+    dtype = _check_floats(name, views)
+    _require_images(name, x)
+    if values.layout.shape != x.layout.shape:
+        raise ShapeError(name, f"values of {list(x.layout.shape)}", list(values.layout.shape))
+    made = _pool_size(name, record, x.layout.shape[2:], record.dilation)
+    out = new_view(dtype, (*x.layout.shape[:2], *made))
+    given = (*record.kernel, *record.stride, *record.padding, *record.dilation)
+    call(_MAX_POOL, [out, x, values], params(*given))
+    return out
+
+
+def _max_unpool2d(record: op.MaxUnpool2d, views: Views) -> View:
+    x, g = views
+    name = "max_unpool2d"
+    dtype = _check_floats(name, views)
+    _require_images(name, x, g)
+    made = _pool_size(name, record, x.layout.shape[2:], record.dilation)
+    _require_windows(name, (*x.layout.shape[:2], *made), g)
+    out = new_view(dtype, x.layout.shape)
+    given = (*record.kernel, *record.stride, *record.padding, *record.dilation)
+    call(_MAX_UNPOOL, [out, x, g], params(*given))
+    return out
+
+
+def _require_windows(name: str, wanted: Shape, g: View) -> None:
+    if g.layout.shape != wanted:
+        raise ShapeError(name, f"one element a window, {list(wanted)}", list(g.layout.shape))
+
+
+def _avg_pool2d(record: op.AvgPool2d, views: Views) -> View:
+    (x,) = views
+    name = "avg_pool2d"
+    dtype = _check_floats(name, views)
+    _require_images(name, x)
+    made = _pool_size(name, record, x.layout.shape[2:])
+    out = new_view(dtype, (*x.layout.shape[:2], *made))
+    given = (*record.kernel, *record.stride, *record.padding, int(record.count_padding))
+    call(_AVG_POOL, [out, x], params(*given))
+    return out
+
+
+def _avg_unpool2d(record: op.AvgUnpool2d, views: Views) -> View:
+    (g,) = views
+    name = "avg_unpool2d"
+    dtype = _check_floats(name, views)
+    _require_images(name, g)
+    made = _pool_size(name, record, record.size)
+    _require_windows(name, (*g.layout.shape[:2], *made), g)
+    out = new_view(dtype, (*g.layout.shape[:2], *record.size))
+    given = (*record.kernel, *record.stride, *record.padding, int(record.count_padding))
+    call(_AVG_UNPOOL, [out, g], params(*given))
+    return out
+
+
 RUNNERS: dict[type, Callable[[Any, Views], Any]] = {
     op.Conv2d: _conv2d,
     op.ConvTranspose2d: _conv_transpose2d,
     op.Conv2dWeight: _conv2d_weight,
+    op.MaxPool2d: _max_pool2d,
+    op.MaxUnpool2d: _max_unpool2d,
+    op.AvgPool2d: _avg_pool2d,
+    op.AvgUnpool2d: _avg_unpool2d,
 }

@@ -8,7 +8,8 @@ reads it. Sizes and dtypes are checked where a record is run.
     reduce       Reduce
     rows         Softmax LayerNorm RmsNorm TopK
     products     MatMul Linear Attention Nearest
-    images       Conv2d ConvTranspose2d Conv2dWeight
+    images       Conv2d ConvTranspose2d Conv2dWeight MaxPool2d MaxUnpool2d AvgPool2d
+                 AvgUnpool2d
     movement     Reshape Permute Expand Slice Contiguous Cat
     indices      Take IndexAdd Gather ScatterAdd Rope
     weights      Pack
@@ -328,6 +329,58 @@ class Conv2dWeight:
     kernel: Shape
 
 
+@record
+class MaxPool2d:
+    """inputs (x, values) of one shape: values where x is greatest in each window.
+
+    With (x, x) it is max pooling. The first of equals is taken, and a NaN before all else.
+    """
+
+    inputs: Inputs
+    kernel: Shape
+    stride: Shape
+    padding: Shape
+    dilation: Shape
+    ceil: bool
+
+
+@record
+class MaxUnpool2d:
+    """inputs (x, g): g added, in zeros of x's shape, where x is greatest in each window."""
+
+    inputs: Inputs
+    kernel: Shape
+    stride: Shape
+    padding: Shape
+    dilation: Shape
+    ceil: bool
+
+
+@record
+class AvgPool2d:
+    """The mean of each window of x; `count_padding`: margins count as zeros."""
+
+    inputs: Inputs
+    kernel: Shape
+    stride: Shape
+    padding: Shape
+    ceil: bool
+    count_padding: bool
+
+
+@record
+class AvgUnpool2d:
+    """The adjoint of AvgPool2d: g spread evenly over each window of an image of `size`."""
+
+    inputs: Inputs
+    kernel: Shape
+    stride: Shape
+    padding: Shape
+    ceil: bool
+    count_padding: bool
+    size: Shape
+
+
 # -- movement: views, but for Contiguous and Cat ---------------------------------------------------
 
 
@@ -440,8 +493,9 @@ class Pack:
 
 RECORDS: tuple[type, ...] = (
     Unary, Binary, Compare, Where, Cast, Reduce, Softmax, LayerNorm, RmsNorm, TopK, MatMul, Linear,
-    Attention, Nearest, Conv2d, ConvTranspose2d, Conv2dWeight, Reshape, Permute, Expand, Slice,
-    Contiguous, Cat, Take, IndexAdd, Gather,
+    Attention, Nearest, Conv2d, ConvTranspose2d, Conv2dWeight, MaxPool2d,
+    MaxUnpool2d, AvgPool2d, AvgUnpool2d, Reshape, Permute, Expand, Slice, Contiguous, Cat,
+    Take, IndexAdd, Gather,
     ScatterAdd, Rope, Pack,
 )  # fmt: skip
 

@@ -463,6 +463,80 @@ def _convolutions() -> Iterator[Case]:
     )
 
 
+# name: x, kernel, stride, padding, dilation, ceil
+_POOLS: dict[str, tuple[Any, ...]] = {
+    "pairs": ((2, 3, 6, 8), (2, 2), (2, 2), (0, 0), (1, 1), False),
+    "odd": ((2, 2, 7, 5), (2, 2), (2, 2), (0, 0), (1, 1), False),
+    "overlapping": ((1, 2, 6, 7), (3, 2), (1, 1), (1, 1), (1, 1), False),
+    "dilated": ((1, 2, 7, 8), (3, 2), (2, 1), (2, 1), (2, 3), False),
+    "ceil": ((1, 2, 6, 7), (3, 2), (2, 3), (1, 0), (1, 1), True),
+    "of nothing": ((2, 0, 4, 4), (2, 2), (2, 2), (0, 0), (1, 1), False),
+}
+
+
+def _distinct(*shapes: tuple[int, ...]) -> Make:
+    """The first all different, so that one is the greatest; the others drawn."""
+
+    def make(rng: Rng) -> tuple[Array, ...]:
+        first, *rest = shapes
+        order = rng.permutation(math.prod(first)).reshape(first)
+        return (order / 16 - 2, *(rng.uniform(-2, 2, s) for s in rest))
+
+    return make
+
+
+def _pools() -> Iterator[Case]:
+    for name, (x, kernel, stride, padding, dilation, ceil) in _POOLS.items():
+        where, apart = (kernel, stride, padding), (*x[:2],)
+        made = tuple(
+            images.pool_size(
+                x[2 + i], kernel[i], stride[i], padding[i], dilation[i] if dilation else 1, ceil
+            )
+            for i in range(2)
+        )
+        full = (*where, dilation, ceil)
+        yield Case(
+            f"max_pool2d {name}",
+            op.MaxPool2d,
+            lambda x, full=full: F.max_pool2d(x, *full),
+            lambda x, full=full: images.max_pool2d(x, *full),
+            _distinct(x),
+            order=2,
+        )
+        yield Case(
+            f"max_unpool2d {name}",
+            op.MaxUnpool2d,
+            lambda x, g, full=full: x.detach().apply(op.MaxUnpool2d((x.detach(), g), *full)),
+            lambda x, g, full=full: images.adjoint(
+                lambda v: images.max_pool2d(x, *full, values=v), x.shape, g
+            ),
+            _distinct(x, (*apart, *made)),
+            dtypes=("f32", "f64"),
+            order=0,
+        )
+        if dilation != (1, 1):
+            continue
+        for counted in (True, False):
+            fields = (*where, ceil, counted)
+            yield Case(
+                f"avg_pool2d {name}{'' if counted else ' without margins'}",
+                op.AvgPool2d,
+                lambda x, fields=fields: F.avg_pool2d(x, *fields),
+                lambda x, fields=fields: images.avg_pool2d(x, *fields),
+                uniform(x),
+            )
+            yield Case(
+                f"avg_unpool2d {name}{'' if counted else ' without margins'}",
+                op.AvgUnpool2d,
+                lambda g, fields=fields, size=x[2:]: g.apply(op.AvgUnpool2d((g,), *fields, size)),
+                lambda g, fields=fields, x=x: images.adjoint(
+                    lambda v: images.avg_pool2d(v, *fields), x, g
+                ),
+                uniform((*apart, *made)),
+                dtypes=("f32", "f64"),
+            )
+
+
 # -- movement and indices --------------------------------------------------------------------------
 
 _MOVES: tuple[tuple[str, Any, Callable[[Tensor], Tensor], Callable[[Array], Array]], ...] = (
@@ -598,6 +672,7 @@ CASES: tuple[Case, ...] = (
     *_linear(),
     *_searches(),
     *_convolutions(),
+    *_pools(),
     *_movement(),
     *_indices(),
 )

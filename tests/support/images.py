@@ -103,3 +103,90 @@ def conv2d_weight(
             cols = _places(g.shape[3], stride[1], j * dilation[1])
             out[..., i, j] = np.einsum("bgcyx,bgoyx->goc", spread[..., rows, cols], grads)
     return out.reshape(o, c // groups, *kernel)
+
+
+def pool_size(n: int, kernel: int, stride: int, padding: int, dilation: int, ceil: bool) -> int:
+    """Windows along one axis, as PyTorch counts them."""
+    room = n + 2 * padding - dilation * (kernel - 1) - 1
+    made = room // stride + 1
+    if ceil and room % stride and made * stride < n + padding:
+        made += 1
+    return made
+
+
+def windows(
+    x: Array,
+    kernel: Pair,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair = (1, 1),
+    ceil: bool = False,
+    fill: float = 0.0,
+) -> Array:
+    """All windows of x [b,c,h,w]: [b,c,p,q,kh*kw]."""
+    p, q = (
+        pool_size(x.shape[2 + i], kernel[i], stride[i], padding[i], dilation[i], ceil)
+        for i in range(2)
+    )
+    least = [(n - 1) * stride[i] + dilation[i] * (kernel[i] - 1) + 1 for i, n in enumerate((p, q))]
+    spread = _padded(x, padding, (least[0], least[1]), fill)
+    taps = [
+        spread[:, :, _places(p, stride[0], i * dilation[0]), _places(q, stride[1], j * dilation[1])]
+        for i in range(kernel[0])
+        for j in range(kernel[1])
+    ]
+    return np.stack(taps, -1)
+
+
+def max_pool2d(
+    x: Array,
+    kernel: Pair,
+    stride: Pair,
+    padding: Pair = (0, 0),
+    dilation: Pair = (1, 1),
+    ceil: bool = False,
+    values: Array | None = None,
+) -> Array:
+    """`values` (x itself) where x is greatest in each window: the first of equals, or of NaN."""
+    seen = windows(x, kernel, stride, padding, dilation, ceil, -np.inf)
+    if values is None:
+        return seen.max(-1)
+    moved = windows(values, kernel, stride, padding, dilation, ceil, -np.inf)
+    return np.take_along_axis(moved, seen.argmax(-1)[..., None], -1)[..., 0]
+
+
+def avg_pool2d(
+    x: Array,
+    kernel: Pair,
+    stride: Pair,
+    padding: Pair = (0, 0),
+    ceil: bool = False,
+    count_padding: bool = True,
+) -> Array:
+    """The mean of each window; what lies past the second margin is never counted."""
+    inside = np.pad(
+        np.ones_like(x),
+        [(0, 0), (0, 0), *((p, p) for p in padding)],
+        constant_values=float(count_padding),
+    )
+    given = (kernel, stride)
+    sums = windows(x, *given, padding, ceil=ceil).sum(-1)
+    p, q = sums.shape[2:]
+    least = [(n - 1) * stride[i] + kernel[i] for i, n in enumerate((p, q))]
+    room = _padded(inside, (0, 0), (least[0], least[1]))
+    counts = sum(
+        room[:, :, _places(p, stride[0], i), _places(q, stride[1], j)]
+        for i in range(kernel[0])
+        for j in range(kernel[1])
+    )
+    return sums / counts
+
+
+def adjoint(function: Any, shape: tuple[int, ...], g: Array) -> Array:
+    """The transpose of a linear function of arrays of `shape`, applied to g, column by column."""
+    out = np.zeros(shape)
+    for at in np.ndindex(*shape):
+        unit = np.zeros(shape)
+        unit[at] = 1.0
+        out[at] = (function(unit) * g).sum()
+    return out
