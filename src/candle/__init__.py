@@ -1,8 +1,14 @@
-"""Candle: a minimalist machine-learning runtime. The flat public list; no logic."""
+"""Candle: a minimalist machine-learning runtime. The flat public list.
+
+The engine loads at once; rooms that not every program needs load when they are first asked for.
+"""
 
 from __future__ import annotations
 
-from . import functional, nn
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from . import functional
 from ._native import set_threads, threads
 from ._version import __version__
 from .autograd import no_grad
@@ -26,7 +32,10 @@ from .generator import Generator
 from .op import Activation
 from .random import manual_seed, rand, randn
 from .tensor import Tensor, Var
-from .weights import Weights, load_safetensors, save_safetensors
+
+if TYPE_CHECKING:
+    from . import nn
+    from .weights import Weights, load_safetensors, save_safetensors
 
 __all__ = [
     "Activation",
@@ -60,3 +69,24 @@ __all__ = [
     "set_threads",
     "threads",
 ]
+
+# name -> the room it comes from, or itself where it is one
+_LATER = {
+    "Weights": "weights",
+    "load_safetensors": "weights",
+    "nn": "nn",
+    "save_safetensors": "weights",
+}
+
+
+def __getattr__(name: str) -> Any:
+    room = _LATER.get(name)
+    if room is None:
+        raise AttributeError(f"module 'candle' has no attribute {name!r}")
+    module = importlib.import_module(f".{room}", __name__)
+    value = globals()[name] = module if room == name else getattr(module, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
