@@ -140,6 +140,24 @@ def test_numpy_functions_take_tensors() -> None:
     assert np.asarray(Tensor(2.5)).shape == ()
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_dlpack_shares_memory_both_ways(name: str) -> None:
+    x = Tensor.from_numpy(np.ones((2, 3), name)).t()
+    seen = np.from_dlpack(x)
+    assert np.shares_memory(seen, x.numpy())
+    assert seen.tolist() == x.to_vec()
+    back = Tensor.from_dlpack(np.arange(6, dtype=np.float32)[::-2])
+    assert back.to_vec() == [5.0, 3.0, 1.0]
+    assert Tensor.from_dlpack(x).data.address == x.data.address
+
+
+def test_dlpack_has_numpy_s_dtypes() -> None:
+    with pytest.raises(DTypeError):
+        np.from_dlpack(Tensor([1.0], "bf16"))
+    with pytest.raises(DTypeError):
+        Tensor.from_dlpack(np.zeros(3, np.complex64))
+
+
 # -- buffers ---------------------------------------------------------------------------------------
 
 

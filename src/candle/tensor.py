@@ -205,6 +205,16 @@ class Tensor:
         """
         return Tensor.of_view(view_of_array(array))
 
+    @staticmethod
+    def from_dlpack(source: Any) -> Tensor:
+        """A view of another library's CPU tensor, without a copy, through NumPy and DLPack.
+
+        Raises DTypeError for dtypes there is no counterpart to.
+        """
+        import numpy
+
+        return Tensor.from_numpy(numpy.from_dlpack(source))
+
     # -- facts -------------------------------------------------------------------------------------
 
     @property
@@ -694,6 +704,12 @@ class Tensor:
         import numpy
 
         return numpy.array(ArrayFace(self.data), dtype=dtype, copy=copy)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.numpy().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0  # kDLCPU
 
     def __buffer__(self, flags: int) -> memoryview:
         """The buffer protocol (Python 3.12 on) of a contiguous tensor, with format and shape."""
