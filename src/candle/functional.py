@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from . import op
 from .dtype import DType
 from .errors import DTypeError, OptionError, ShapeError
-from .op import Activation
+from .op import Activation, Reduction
 from .shape import Shape, as_ints, axis_of
 from .tensor import Tensor
 
@@ -144,9 +144,112 @@ def normalize(x: Tensor, epsilon: float = 1e-12) -> Tensor:
 
 def mse(x: Tensor, target: Tensor) -> Tensor:
     """Mean squared error. Raises ShapeError unless the shapes are equal: losses never broadcast."""
-    if x.shape != target.shape:
-        raise ShapeError("mse", f"a target of {list(x.shape)}", list(target.shape))
+    _same_shape("mse", x, target)
     return x.sub(target).sqr().mean()
+
+
+def bce_with_logits(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    weight: Tensor | None = None,
+    pos_weight: Tensor | None = None,
+) -> Tensor:
+    """Mean binary cross-entropy of sigmoid(logits), without overflow; targets are in [0, 1].
+
+    `weight` scales elements, `pos_weight` the share of positive ones; both broadcast to the logits.
+    Raises ShapeError unless logits and target have one shape.
+    """
+    _same_shape("bce_with_logits", logits, target)
+    # log(1 + exp(-x)); maximum, not relu: its slope at 0 is a half
+    softplus = logits.neg().maximum(0.0).add(logits.abs().neg().exp().add(1.0).log())
+    slope = target.neg().add(1.0)
+    if pos_weight is not None:
+        softplus = softplus.mul(target.mul(pos_weight.sub(1.0)).add(1.0))
+    loss = logits.mul(slope).add(softplus)
+    return (loss if weight is None else loss.mul(weight)).mean()
+
+
+def contrastive(x: Tensor, target: Tensor, temperature: float = 0.05) -> Tensor:
+    """Each row of x [n, d] is to be nearest, by cosine, to its row of target [n, d] among all n.
+
+    The mean cross-entropy of cosines / temperature (van den Oord et al. 2018). Raises ShapeError
+    unless both are of one shape, OptionError for a temperature of 0 or less.
+    """
+    _same_shape("contrastive", x, target)
+    if x.rank != 2 or not x.shape[0]:
+        raise ShapeError("contrastive", "[n, d] with rows", list(x.shape))
+    if not temperature > 0:
+        raise OptionError("contrastive", "a temperature above 0", temperature)
+    rows, others = normalize(x), normalize(target)
+    scores = rows.matmul(others.t()).mul(1.0 / temperature)
+    own = rows.mul(others).sum(-1).mul(1.0 / temperature)
+    return logsumexp(scores, -1).sub(own).mean()
+
+
+def _same_shape(name: str, x: Tensor, target: Tensor) -> None:
+    """Losses never broadcast: (n, 1) against (n,) would be n times n differences."""
+    if x.shape == target.shape:
+        return
+    hint = ""
+    if x.shape == (*target.shape, 1):
+        hint = "squeeze(-1) the first, or unsqueeze(-1) the target"
+    elif target.shape == (*x.shape, 1):
+        hint = "squeeze(-1) the target"
+    raise ShapeError(name, f"a target of {list(x.shape)}", list(target.shape), hint)
+
+
+def cross_entropy(
+    logits: Tensor,
+    targets: Tensor,
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+) -> Tensor:
+    """-log softmax(logits)[target] of each row: logits [n,c] or [n,c,..], integer targets [n,..].
+
+    `weight` [c] multiplies the classes; a mean divides by the weights of the rows that count, and
+    is 0 (not NaN) where every target is ignored. `reduction`: mean, sum or none. Raises RangeError
+    (an IndexError) that names row and value for a target that is no class.
+    """
+    kind = _reduction("cross_entropy", reduction)
+    if logits.rank < 2 or targets.shape != (logits.shape[0], *logits.shape[2:]):
+        wanted = f"one target a row of {list(logits.shape)}"
+        raise ShapeError("cross_entropy", wanted, list(targets.shape))
+    if targets.dtype.is_float:
+        raise DTypeError("cross_entropy", "integer targets", targets.dtype)
+    shape, classes = targets.shape, logits.shape[1]
+    rows = targets.to_dtype(DType.I64).reshape((targets.count,))
+    if logits.rank > 2:
+        moved = logits.permute((0, *range(2, logits.rank), 1))
+        logits = moved.reshape((targets.count, classes))
+
+    def run(logits: Tensor, weight: Tensor | None) -> Tensor:
+        inputs = (logits, rows) if weight is None else (logits, rows, weight)
+        return logits.apply(op.CrossEntropy(inputs, kind, ignore_index, label_smoothing))
+
+    made = _in_single(run, logits, weight)
+    return made.reshape(shape) if kind is Reduction.NONE else made
+
+
+def _reduction(name: str, text: str) -> Reduction:
+    found = {"none": Reduction.NONE, "sum": Reduction.SUM, "mean": Reduction.MEAN}.get(text)
+    if found is None:
+        raise OptionError(name, "a reduction of none, sum or mean", text)
+    return found
+
+
+def bce_with_logits(logits: Tensor, target: Tensor) -> Tensor:
+    """Mean binary cross-entropy of logits against targets in [0, 1], without overflow.
+
+    Raises ShapeError unless the shapes are equal: losses never broadcast.
+    """
+    if logits.shape != target.shape:
+        raise ShapeError("bce_with_logits", f"a target of {list(logits.shape)}", target.shape)
+    soft = logits.abs().neg().exp().add(1.0).log()
+    return logits.relu().sub(logits.mul(target)).add(soft).mean()
 
 
 # -- images ----------------------------------------------------------------------------------------

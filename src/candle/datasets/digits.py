@@ -13,7 +13,7 @@ from ..tensor import Tensor
 from .idx import read_idx
 from .loader import Dataset
 
-DEBIAN_FASHION_MNIST = "/usr/share/dataset-fashion-mnist"  # of the package dataset-fashion-mnist
+DEBIAN_FASHION_MNIST = "/usr/share/datasets/fashion-mnist"  # of the package dataset-fashion-mnist
 _CLASSES, _SIDE = 10, 28
 
 
