@@ -4,7 +4,7 @@
  */
 #ifndef CDL_QDOT_AVX2_H
 #define CDL_QDOT_AVX2_H
-enum { Q_STEP = 1, Q_PACK = 1, Q_TOKENS = 3 };
+enum { Q_STEP = 1, Q_PACK = 1, Q_TOKENS = 4 };
 
 CDL_INLINE int32_t q_step(int32_t dtype) { return (void)dtype, 1; }
 CDL_INLINE int32_t q_offset_of(int32_t dtype) { return dtype == CDL_Q8_0 ? 0 : q_offset(dtype); }
@@ -138,45 +138,43 @@ CDL_INLINE __m256i q_four(const int8_t *q) {
     return _mm256_set1_epi32(four);
 }
 
-/* Steps [from, from + room) of a tile, widened: sums[count][2]. */
-CDL_INLINE void q_steps(int32_t dtype, const q_tile *tile, const int8_t *q, int64_t k, int32_t from, int32_t count,
-                        __m256i sums[][2]) {
-    __m256i pairs[Q_TOKENS][2];
-    for (int32_t i = from; i < from + q_room(dtype); i++)
-        for (int32_t v = 0; v < 2; v++) {
-            __m256i w = q_load(tile->u[i][8 * v]);
-            for (int32_t n = 0; n < count; n++) {
-                __m256i two = q_pairs(dtype, w, q_four(q + n * k + 4 * i));
-                pairs[n][v] = i == from ? two : _mm256_add_epi16(pairs[n][v], two);
-            }
-        }
-    for (int32_t n = 0; n < count; n++)
-        for (int32_t v = 0; v < 2; v++) sums[n][v] = q_widen(pairs[n][v]);
-}
-
-/* Steps [from, to): sums[count][2]. */
-CDL_INLINE void q_run(int32_t dtype, const q_tile *tile, const int8_t *q, int64_t k, int32_t from, int32_t to, int32_t count,
-                      __m256i sums[][2]) {
-    q_steps(dtype, tile, q, k, from, count, sums);
-    for (int32_t i = from + q_room(dtype); i < to; i += q_room(dtype)) {
-        __m256i more[Q_TOKENS][2];
-        q_steps(dtype, tile, q, k, i, count, more);
+/* Steps [from, to) of `vectors` times 8 rows from row on: a lane a row, out[token][vector]. */
+CDL_INLINE void q_run(int32_t dtype, const q_tile *tile, int32_t row, int32_t vectors, const int8_t *q, int64_t k,
+                      int32_t from, int32_t to, int32_t count, vi out[][2]) {
+    __m256i pairs[Q_TOKENS][2], sums[Q_TOKENS][2];
+    for (int32_t i = from; i < to; i += q_room(dtype)) {
+        for (int32_t j = i; j < i + q_room(dtype); j++)
+            for (int32_t n = 0; n < count; n++)
+                for (int32_t v = 0; v < vectors; v++) {
+                    __m256i two = q_pairs(dtype, q_load(tile->u[j][row + 8 * v]), q_four(q + n * k + 4 * j));
+                    pairs[n][v] = j == i ? two : _mm256_add_epi16(pairs[n][v], two);
+                }
         for (int32_t n = 0; n < count; n++)
-            for (int32_t v = 0; v < 2; v++) sums[n][v] = _mm256_add_epi32(sums[n][v], more[n][v]);
+            for (int32_t v = 0; v < vectors; v++) {
+                __m256i wide = q_widen(pairs[n][v]);
+                sums[n][v] = i == from ? wide : _mm256_add_epi32(sums[n][v], wide);
+            }
     }
+    for (int32_t n = 0; n < count; n++)
+        for (int32_t v = 0; v < vectors; v++) out[n][v] = (vi)sums[n][v];
 }
 
+/* Both vectors at once share a token's four bytes, where the registers suffice: sums that never widen
+ * inside a sub-block. */
 CDL_INLINE void q_dots(int32_t dtype, const q_tile *tile, const q_input *x, int64_t t, int64_t b, int32_t count,
                        vi isum[][Q_VECTORS]) {
     const int8_t *q = x->q + t * x->k + b * 32;
     const int32_t *seed = x->seed + (t * x->blocks + b) * 2;
-    __m256i sums[2][Q_TOKENS][2];
-    bool sub = q_shape(dtype) == Q_SUB;
-    q_run(dtype, tile, q, x->k, 0, sub ? 4 : 8, count, sums[0]);
-    if (sub) q_run(dtype, tile, q, x->k, 4, 8, count, sums[1]);
-    for (int32_t n = 0; n < count; n++)
-        for (int32_t v = 0; v < 2; v++)
-            isum[n][v] = q_join(dtype, (vi)sums[0][n][v], sub ? (vi)sums[1][n][v] : (vi){0}, seed + n * 2 * x->blocks,
-                                tile->c[0] + 8 * v, tile->c[1] + 8 * v);
+    const bool sub = q_shape(dtype) == Q_SUB;
+    const int32_t vectors = q_room(dtype) == 8 ? 2 : 1;
+    for (int32_t v = 0; v < Q_VECTORS; v += vectors) {
+        vi first[Q_TOKENS][2], second[Q_TOKENS][2] = {{{0}}};
+        q_run(dtype, tile, 8 * v, vectors, q, x->k, 0, sub ? 4 : 8, count, first);
+        if (sub) q_run(dtype, tile, 8 * v, vectors, q, x->k, 4, 8, count, second);
+        for (int32_t n = 0; n < count; n++)
+            for (int32_t i = 0; i < vectors; i++)
+                isum[n][v + i] = q_join(dtype, first[n][i], second[n][i], seed + n * 2 * x->blocks,
+                                        tile->c[0] + 8 * (v + i), tile->c[1] + 8 * (v + i));
+    }
 }
 #endif

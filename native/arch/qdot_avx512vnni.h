@@ -17,6 +17,9 @@ CDL_INLINE __m512i q_pair16(const uint8_t *a, const uint8_t *b) {
     return _mm512_mask_broadcast_i32x4(v, 0xff00, _mm_loadu_si128((const __m128i *)b));
 }
 
+/* Sixteen where a fifth bit is set: to be or-ed to nibbles. */
+CDL_INLINE __m512i q_sixteens(uint64_t bits) { return _mm512_maskz_mov_epi8(bits, _mm512_set1_epi8(16)); }
+
 /* The integers u of two sub-blocks of a row: b and, in formats of 32 values, the one `next` bytes on
  * (0 at the end of an odd row: the same again, for nobody). */
 CDL_INLINE __m512i q_load64(int32_t dtype, const uint8_t *row, int64_t b, int64_t next) {
@@ -34,7 +37,7 @@ CDL_INLINE __m512i q_load64(int32_t dtype, const uint8_t *row, int64_t b, int64_
         int32_t fifth = q_fifth_at(dtype);
         if (!fifth) return v;
         uint64_t bits = q_u32(p + fifth) | (uint64_t)q_u32(p + next + fifth) << 32;
-        return _mm512_mask_add_epi8(v, bits, v, _mm512_set1_epi8(16));
+        return _mm512_or_si512(v, q_sixteens(bits));
     }
     case CDL_Q4_K:
     case CDL_Q5_K: {
@@ -44,7 +47,7 @@ CDL_INLINE __m512i q_load64(int32_t dtype, const uint8_t *row, int64_t b, int64_
         if (dtype == CDL_Q4_K) return v;
         __m512i high = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)(p + 16)));
         __m512i bit = _mm512_inserti64x4(_mm512_set1_epi8((char)(1 << j)), _mm256_set1_epi8((char)(2 << j)), 1);
-        return _mm512_mask_add_epi8(v, _mm512_test_epi8_mask(high, bit), v, _mm512_set1_epi8(16));
+        return _mm512_or_si512(v, q_sixteens(_mm512_test_epi8_mask(high, bit)));
     }
     default: { /* Q6_K */
         __m512i v = _mm512_loadu_si512(p + j / 4 * 64);
@@ -70,10 +73,7 @@ typedef struct q_few {
     int64_t b, next[4]; /* bytes from sub-block b; the last one again past the end of a row */
 } q_few;
 
-/* Fifth bits of four sub-blocks as masks of their low and high halves. */
-CDL_INLINE __m512i q_add_fifth(__m512i v, uint64_t bits) {
-    return _mm512_mask_add_epi8(v, bits, v, _mm512_set1_epi8(16));
-}
+/* Fifth bits of four sub-blocks: 16 bits of each, at p and `next` bytes on. */
 CDL_INLINE uint64_t q_bits4(const uint8_t *p, const int64_t *next) {
     return q_u16(p) | (uint64_t)q_u16(p + next[1]) << 16 | (uint64_t)q_u16(p + next[2]) << 32 |
            (uint64_t)q_u16(p + next[3]) << 48;
@@ -89,8 +89,8 @@ CDL_INLINE __m512i q_row_quad(int32_t dtype, const uint8_t *p, const q_few *x) {
     v = _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(n + x->next[3])), 3);
     __m512i low = _mm512_and_si512(v, low_bits), high = _mm512_and_si512(_mm512_srli_epi16(v, 4), low_bits);
     if (q_fifth_at(dtype)) {
-        low = q_add_fifth(low, q_bits4(fifth, x->next));
-        high = q_add_fifth(high, q_bits4(fifth + 2, x->next));
+        low = _mm512_or_si512(low, q_sixteens(q_bits4(fifth, x->next)));
+        high = _mm512_or_si512(high, q_sixteens(q_bits4(fifth + 2, x->next)));
     }
     return _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(_mm512_setzero_si512(), low, x->q[0]), high, x->q[1]);
 }

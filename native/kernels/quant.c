@@ -8,9 +8,13 @@
 #include "quant_tile.h"
 #include "quant_float.h"
 
-enum { FEW_TOKENS = 3, TOKEN_TILE = 256, INPUT_SLOT = 0, TILE_SLOT = 1 };
+enum { FEW_TOKENS = 3, TOKEN_TILE = 256, INPUT_SLOT = 0, TILE_SLOT = 1, FETCH_AHEAD = 20480 };
 
 typedef int8_t vb __attribute__((vector_size(CDL_LANES)));
+
+typedef void (*q_group_fn)(q_sixteen rows, int64_t ahead, int64_t blocks, const q_input *x, int64_t t, float *y);
+typedef void (*q_unpack_fn)(q_sixteen rows, int64_t blocks, q_tile *tile);
+typedef void (*q_tokens_fn)(const q_tile *tile, int64_t blocks, const q_input *x, int64_t t, int32_t count, float *y);
 
 typedef struct q_job {
     q_io io;
@@ -18,33 +22,44 @@ typedef struct q_job {
     int64_t blocks;    /* sub-blocks in a row of W */
     int64_t cuts;      /* pieces the tokens are cut into */
     cdl_status status; /* written by any worker, atomically */
-    void (*group)(q_sixteen rows, int64_t ahead, int64_t blocks, const q_input *x, int64_t t, float *y);
-    void (*unpack)(q_sixteen rows, int64_t blocks, q_tile *tile);
-    void (*tokens)(const q_tile *tile, int64_t blocks, const q_input *x, int64_t t, int32_t count, float *y);
+    q_group_fn group;
+    q_unpack_fn unpack;
+    q_tokens_fn tokens;
 } q_job;
 
-/* The kernels of one format. */
-#define CDL_ROW(name, shape, offset)                                                               \
-    static void group_##name(q_sixteen rows, int64_t ahead, int64_t blocks, const q_input *x, int64_t t, float *y) { \
-        q_group(CDL_##name, rows, ahead, blocks, x, t, y);                                              \
+/* The kernels of one format ... */
+#define CDL_ROW(name, shape, offset, tile)                                                         \
+    static void group_##name(q_sixteen rows, int64_t ahead, int64_t blocks, const q_input *x,      \
+                             int64_t t, float *y) {                                                \
+        q_group(CDL_##name, rows, ahead, blocks, x, t, y);                                         \
     }                                                                                              \
-    static void unpack_##name(q_sixteen rows, int64_t blocks, q_tile *tile) {          \
-        q_unpack(CDL_##name, rows, blocks, tile);                                                  \
-    }                                                                                              \
-    static void tokens_##name(const q_tile *tile, int64_t blocks, const q_input *x, int64_t t, int32_t count, float *y) { \
-        if (count == Q_TOKENS)                                                                     \
-            q_tokens(CDL_##name, tile, blocks, x, t, Q_TOKENS, y);                                 \
-        else                                                                                       \
-            for (int32_t i = 0; i < count; i++) q_tokens(CDL_##name, tile, blocks, x, t + i, 1, y + i * Q_ROWS); \
+    static void unpack_##name(q_sixteen rows, int64_t blocks, q_tile *to) {                        \
+        q_unpack(CDL_##name, rows, blocks, to);                                                    \
     }
 CDL_QUANTS(CDL_ROW)
 #undef CDL_ROW
 
+/* ... and of one kind of tile: y[count][16], count at most Q_TOKENS. */
+#define CDL_ROW(name)                                                                              \
+    static void tokens_##name(const q_tile *tile, int64_t blocks, const q_input *x, int64_t t,     \
+                              int32_t count, float *y) {                                           \
+        enum { HALF = Q_TOKENS / 2 };                                                              \
+        int32_t i = 0;                                                                             \
+        if (count == Q_TOKENS) {                                                                   \
+            q_tokens(CDL_##name, tile, blocks, x, t, Q_TOKENS, y);                                 \
+            return;                                                                                \
+        }                                                                                          \
+        if (count >= HALF) q_tokens(CDL_##name, tile, blocks, x, t, HALF, y), i = HALF;            \
+        for (; i < count; i++) q_tokens(CDL_##name, tile, blocks, x, t + i, 1, y + i * Q_ROWS);    \
+    }
+CDL_QUANT_TILES(CDL_ROW)
+#undef CDL_ROW
+
 static bool choose(q_job *job, int32_t dtype) {
     switch (dtype) {
-#define CDL_ROW(name, shape, offset)                                                               \
+#define CDL_ROW(name, shape, offset, tile)                                                         \
     case CDL_##name:                                                                               \
-        job->group = group_##name, job->unpack = unpack_##name, job->tokens = tokens_##name;       \
+        job->group = group_##name, job->unpack = unpack_##name, job->tokens = tokens_##tile;       \
         return true;
         CDL_QUANTS(CDL_ROW)
 #undef CDL_ROW
@@ -146,13 +161,20 @@ static q_place place_of(const q_io *io, int64_t group) {
 }
 static int64_t groups_of(const q_io *io) { return io->n < Q_ROWS ? io->n : (io->n + Q_ROWS - 1) / Q_ROWS; }
 
+/* Bytes from a group to the one that is fetched meanwhile: whole groups, about FETCH_AHEAD. */
+static int64_t fetch_ahead(const q_io *io) {
+    int64_t group = Q_ROWS * io->row_bytes;
+    return group > 0 ? CDL_MAX((FETCH_AHEAD + group / 2) / group, 1) * group : group;
+}
+
 static void run_few(void *ctx, int64_t begin, int64_t end) {
     q_job *job = ctx;
     float y[Q_ROWS];
+    int64_t ahead = fetch_ahead(&job->io);
     for (int64_t g = begin; g < end; g++) {
         q_place at = place_of(&job->io, g);
         for (int64_t t = 0; t < job->io.m; t++) {
-            job->group(at.rows, Q_ROWS * job->io.row_bytes, job->blocks, &job->x, t, y);
+            job->group(at.rows, ahead, job->blocks, &job->x, t, y);
             q_io_output(&job->io, t, at.first, at.count, y + at.skip);
         }
     }

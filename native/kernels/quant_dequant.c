@@ -31,7 +31,7 @@ CDL_INLINE void dequant_as(int32_t dtype, const uint8_t *row, float *out, int64_
 
 cdl_status CDL_NAME(cdl_dequant_row)(int32_t dtype, const void *row, float *out, int64_t k) {
     switch (dtype) {
-#define CDL_ROW(name, shape, offset) case CDL_##name: dequant_as(CDL_##name, row, out, k); return CDL_OK;
+#define CDL_ROW(name, shape, offset, tile) case CDL_##name: dequant_as(CDL_##name, row, out, k); return CDL_OK;
         CDL_QUANTS(CDL_ROW)
 #undef CDL_ROW
     default: return CDL_EDTYPE;

@@ -15,20 +15,21 @@
 enum { Q_PLAIN, Q_MIN, Q_SUB };
 enum { Q_SUB_BLOCK = 32 };
 
-/* X(name, shape, offset) */
+/* X(name, shape, offset, tile): formats of one `tile` are alike once unpacked. */
 #define CDL_QUANTS(X)                                                                              \
-    X(Q8_0, Q_PLAIN, 128)                                                                          \
-    X(Q4_0, Q_PLAIN, 8)                                                                            \
-    X(Q4_1, Q_MIN, 0)                                                                              \
-    X(Q5_0, Q_PLAIN, 16)                                                                           \
-    X(Q5_1, Q_MIN, 0)                                                                              \
-    X(Q4_K, Q_MIN, 0)                                                                              \
-    X(Q5_K, Q_MIN, 0)                                                                              \
-    X(Q6_K, Q_SUB, 32)
+    X(Q8_0, Q_PLAIN, 128, Q8_0)                                                                    \
+    X(Q4_0, Q_PLAIN, 8, Q4_0)                                                                      \
+    X(Q4_1, Q_MIN, 0, Q4_1)                                                                        \
+    X(Q5_0, Q_PLAIN, 16, Q5_0)                                                                     \
+    X(Q5_1, Q_MIN, 0, Q5_1)                                                                        \
+    X(Q4_K, Q_MIN, 0, Q4_1)                                                                        \
+    X(Q5_K, Q_MIN, 0, Q5_1)                                                                        \
+    X(Q6_K, Q_SUB, 32, Q6_K)
+#define CDL_QUANT_TILES(X) X(Q8_0) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q6_K)
 
 CDL_INLINE int32_t q_shape(int32_t dtype) {
     switch (dtype) {
-#define CDL_ROW(name, shape, offset) case CDL_##name: return shape;
+#define CDL_ROW(name, shape, offset, tile) case CDL_##name: return shape;
         CDL_QUANTS(CDL_ROW)
 #undef CDL_ROW
     default: return -1;
@@ -37,7 +38,7 @@ CDL_INLINE int32_t q_shape(int32_t dtype) {
 
 CDL_INLINE int32_t q_offset(int32_t dtype) {
     switch (dtype) {
-#define CDL_ROW(name, shape, offset) case CDL_##name: return offset;
+#define CDL_ROW(name, shape, offset, tile) case CDL_##name: return offset;
         CDL_QUANTS(CDL_ROW)
 #undef CDL_ROW
     default: return 0;
