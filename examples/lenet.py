@@ -8,7 +8,7 @@ from __future__ import annotations
 import training
 
 from candle import Tensor, manual_seed, nn
-from candle.optim import SGD
+from candle.optim import AdamW
 
 
 class LeNet(nn.Module):
@@ -31,10 +31,10 @@ class LeNet(nn.Module):
 
 
 def main() -> None:
-    given = training.options(__doc__ or "", lr=0.05)
+    given = training.options(__doc__ or "", lr=0.003)
     manual_seed(given.seed)
     model = LeNet(nn.VarBuilder())
-    training.run(model, lambda rate: SGD(model.parameters(), rate, momentum=0.9), given)
+    training.run(model, lambda rate: AdamW(model.parameters(), rate), given)
 
 
 if __name__ == "__main__":

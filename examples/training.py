@@ -19,7 +19,7 @@ def options(about: str, lr: float) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--data", default="synthetic", help="a folder, fashion-mnist or synthetic")
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--lr", type=float, default=lr, help="at its peak")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--plot", metavar="FILE.svg", help="draw the loss curve")
