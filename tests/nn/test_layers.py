@@ -83,6 +83,17 @@ def test_statistics_stand_still_at_inference() -> None:
     assert layer.running_mean.to_vec() == [0.0] and layer.num_batches_tracked.to_scalar() == 0
 
 
+def test_statistics_of_half_precision_are_f32() -> None:
+    """A variance above 65,504 would be infinite in f16, and small moves would be lost."""
+    layer = nn.BatchNorm2d.new(1, nn.VarBuilder(dtype="f16"))
+    x = Tensor([[1000.0, -1000.0]], "f16").reshape((1, 1, 1, 2))
+    for _ in range(3):
+        assert layer(x).dtype is DType.F16
+    assert layer.running_var.dtype is DType.F32
+    assert layer.running_var.to_vec() == [pytest.approx(2e6 * (1 - 0.9**3) + 0.9**3)]
+    assert layer.eval()(x).dtype is DType.F16
+
+
 @pytest.mark.parametrize(
     ("layer", "shape"),
     [

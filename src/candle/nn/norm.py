@@ -106,7 +106,8 @@ class BatchNorm2d(Module):
     """Each channel normalised over the batch; at inference by running statistics.
 
     They move while training: running = (1 - momentum) running + momentum batch, the variance
-    unbiased (Ioffe and Szegedy 2015). Names are PyTorch's.
+    unbiased (Ioffe and Szegedy 2015); they are f32 beside half-precision weights. Names are
+    PyTorch's.
     """
 
     buffers = ("running_mean", "running_var", "num_batches_tracked")
@@ -136,6 +137,8 @@ class BatchNorm2d(Module):
         below = vb or VarBuilder()
         weight, bias = _affine(channels, below)
         state = below.frozen()
+        if state.dtype is not DType.F64:
+            state.dtype = DType.F32
         mean = state.get((channels,), "running_mean", init.zeros)
         var = state.get((channels,), "running_var", init.ones)
         return BatchNorm2d(weight, bias, mean, var, epsilon, momentum)
@@ -161,8 +164,11 @@ class BatchNorm2d(Module):
         return _scale_channels(back, self.weight, self.bias)
 
     def _by_running(self, x: Tensor) -> Tensor:
-        scale = self.weight.mul(self.running_var.add(self.epsilon).rsqrt())
-        return _scale_channels(x, scale, self.bias.sub(self.running_mean.mul(scale)))
+        dtype = self.running_var.dtype
+        unit = self.running_var.add(self.epsilon).rsqrt()
+        scale = self.weight.to_dtype(dtype).mul(unit)
+        shift = self.bias.to_dtype(dtype).sub(self.running_mean.mul(scale))
+        return _scale_channels(x.to_dtype(dtype), scale, shift).to_dtype(x.dtype)
 
     def _move(self, rows: Tensor) -> None:
         """Running statistics follow those of the batch."""
