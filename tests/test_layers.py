@@ -23,7 +23,7 @@ STREET = (
     ("storage",),
     ("nested", "guests"),
     ("op", "launch"),
-    ("images",),
+    ("images", "losses"),
     ("eager",),
     ("autograd", "generator"),
     ("tensor",),

@@ -166,6 +166,8 @@ def gradient(record: Any, out: Value, grad: Value, masked: bool = False) -> Grad
             return _rows(record, _wide(out), _wide(grad))
         case op.MatMul() | op.Linear():
             return _product(record, grad)
+        case op.CrossEntropy():
+            return _cross_entropy(record, grad)
         case op.Conv2d() | op.ConvTranspose2d() | op.Conv2dWeight():
             return _convolution(record, grad)
         case op.MaxPool2d() | op.MaxUnpool2d() | op.AvgPool2d() | op.AvgUnpool2d():
@@ -397,6 +399,39 @@ def _through_activation(
         return g
     before = x.apply(op.Linear((x, w, *bias)))
     return _unary(kind, before, before.apply(op.Unary((before,), kind)), g)
+
+
+# -- losses ----------------------------------------------------------------------------------------
+
+
+def _cross_entropy(record: op.CrossEntropy, g: Value) -> Grads:
+    """One kernel; its parts where the gradient is to have one. A weight is a constant."""
+    logits, targets, *weight = record.inputs
+    none, fused = (None,) * (1 + len(weight)), op.CrossEntropyGrad
+    if not recording():
+        inputs = (logits, targets, g, *weight)
+        fields = (record.reduction, record.ignored, record.smoothing)
+        return (g.apply(fused(inputs, *fields)), *none)
+    shares = _shares(record, logits.detach(), targets, weight)
+    scale = g.unsqueeze(1) if record.reduction is op.Reduction.NONE else g
+    probability = logits.apply(op.Softmax((logits,)))
+    return (probability.mul(shares.sum(1, keepdim=True)).sub(shares).mul(scale), *none)
+
+
+def _shares(record: op.CrossEntropy, logits: Value, targets: Value, weight: list[Value]) -> Value:
+    """[n,c]: by how much each log-probability lowers the loss. Constants."""
+    counts = targets.ne(record.ignored)
+    places = counts.where_cond(targets, 0).unsqueeze(1)
+    ones = counts.to_dtype(logits.dtype).unsqueeze(1)
+    own = logits.apply(op.ScatterAdd((logits.zeros_like(), ones, places), 1))
+    even = ones.mul(record.smoothing / logits.shape[1])
+    shares = own.mul(1.0 - record.smoothing).add(even)
+    if weight:
+        own, shares = own.mul(weight[0].detach()), shares.mul(weight[0].detach())
+    if record.reduction is not op.Reduction.MEAN:
+        return shares
+    total = own.sum()
+    return total.eq(0.0).where_cond(0.0, shares.div(total))
 
 
 # -- images ----------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import _native, images, launch, op
+from . import _native, images, launch, losses, op
 from ._native import Layout
 from .dtype import DType
 from .errors import DTypeError, OptionError, RangeError, ShapeError
@@ -656,4 +656,5 @@ RUNNERS: dict[type, Runner] = {
     op.Rope: _rope,
     op.Pack: _pack,
     **images.RUNNERS,
+    **losses.RUNNERS,
 }

@@ -241,17 +241,6 @@ def _reduction(name: str, text: str) -> Reduction:
     return found
 
 
-def bce_with_logits(logits: Tensor, target: Tensor) -> Tensor:
-    """Mean binary cross-entropy of logits against targets in [0, 1], without overflow.
-
-    Raises ShapeError unless the shapes are equal: losses never broadcast.
-    """
-    if logits.shape != target.shape:
-        raise ShapeError("bce_with_logits", f"a target of {list(logits.shape)}", target.shape)
-    soft = logits.abs().neg().exp().add(1.0).log()
-    return logits.relu().sub(logits.mul(target)).add(soft).mean()
-
-
 # -- images ----------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ reads it. Sizes and dtypes are checked where a record is run.
     reduce       Reduce
     rows         Softmax LayerNorm RmsNorm TopK
     products     MatMul Linear Attention Nearest
+    losses       CrossEntropy CrossEntropyGrad
     images       Conv2d ConvTranspose2d Conv2dWeight MaxPool2d MaxUnpool2d AvgPool2d
                  AvgUnpool2d
     movement     Reshape Permute Expand Slice Contiguous Cat
@@ -129,6 +130,14 @@ class ReduceKind(Enum):
     VAR = "var"
 
     __hash__ = object.__hash__
+
+
+class Reduction(Enum):
+    """What a loss makes of its rows; the value is the kernels'."""
+
+    NONE = 0
+    SUM = 1
+    MEAN = 2
 
 
 class Activation(Enum):
@@ -286,6 +295,33 @@ class Nearest:
 
     inputs: Inputs
     k: int
+
+
+# -- losses ----------------------------------------------------------------------------------------
+
+
+@record
+class CrossEntropy:
+    """inputs (logits [n,c], targets i64 [n]) or with weight [c]: [n], or [] where reduced.
+
+    -log softmax(logits)[target], a share `smoothing` of it spread over all classes. Rows with the
+    target `ignored` count for nothing; a mean over no rows is 0.
+    """
+
+    inputs: Inputs
+    reduction: Reduction
+    ignored: int
+    smoothing: float
+
+
+@record
+class CrossEntropyGrad:
+    """inputs (logits, targets, g) or with weight: the gradient of the logits."""
+
+    inputs: Inputs
+    reduction: Reduction
+    ignored: int
+    smoothing: float
 
 
 # -- images: [batch, channels, height, width]; pairs are (of y, of x) ------------------------------
@@ -493,10 +529,9 @@ class Pack:
 
 RECORDS: tuple[type, ...] = (
     Unary, Binary, Compare, Where, Cast, Reduce, Softmax, LayerNorm, RmsNorm, TopK, MatMul, Linear,
-    Attention, Nearest, Conv2d, ConvTranspose2d, Conv2dWeight, MaxPool2d,
-    MaxUnpool2d, AvgPool2d, AvgUnpool2d, Reshape, Permute, Expand, Slice, Contiguous, Cat,
-    Take, IndexAdd, Gather,
-    ScatterAdd, Rope, Pack,
+    Attention, Nearest, CrossEntropy, CrossEntropyGrad, Conv2d, ConvTranspose2d, Conv2dWeight,
+    MaxPool2d, MaxUnpool2d, AvgPool2d, AvgUnpool2d, Reshape, Permute, Expand, Slice, Contiguous,
+    Cat, Take, IndexAdd, Gather, ScatterAdd, Rope, Pack,
 )  # fmt: skip
 
 # Why these have no gradient: their results are positions or choices, or they serve inference only.
@@ -506,6 +541,7 @@ NOT_DIFFERENTIABLE: dict[type, str] = {
     Attention: "inference only; compose matmul and softmax to train",
     Nearest: "a search",
     Pack: "an inference layout",
+    CrossEntropyGrad: "with create_graph, cross_entropy takes a path that has one",
 }
 
 

@@ -389,6 +389,50 @@ def _searches() -> Iterator[Case]:
     )
 
 
+# -- losses ----------------------------------------------------------------------------------------
+
+
+def _losses() -> Iterator[Case]:
+    targets = np.array([0, 3, -100, 6, 3])
+    for reduction in ("mean", "sum", "none"):
+        for smoothing in (0.0, 0.2):
+            for weighted in (False, True):
+                given = {"reduction": reduction}
+                yield Case(
+                    f"cross_entropy {reduction} {smoothing}{' weighted' if weighted else ''}",
+                    op.CrossEntropy,
+                    lambda x, t, w=None, e=smoothing, given=given: F.cross_entropy(
+                        x, t, weight=None if w is None else w.detach(), label_smoothing=e, **given
+                    ),
+                    lambda x, t, w=None, e=smoothing, given=given: oracle.cross_entropy(
+                        x, t, w, smoothing=e, **given
+                    ),
+                    lambda rng, weighted=weighted: (
+                        rng.uniform(-4, 4, (5, 7)),
+                        targets,
+                        *([rng.uniform(0.1, 2, 7)] if weighted else []),
+                    ),
+                    fixed={1: "i64"},
+                    factor=8.0,
+                    order=0 if weighted else 2,
+                )
+    yield Case(
+        "cross_entropy_grad",
+        op.CrossEntropyGrad,
+        lambda x, t, g: x.apply(op.CrossEntropyGrad((x, t, g), op.Reduction.NONE, -100, 0.0)),
+        lambda x, t, g: (
+            (t >= 0)[:, None]
+            * g[:, None]
+            * (oracle.softmax(x, False) - np.eye(7)[np.maximum(t, 0)])
+        ),
+        lambda rng: (rng.uniform(-4, 4, (5, 7)), targets, rng.uniform(-1, 1, 5)),
+        dtypes=("f32", "f64"),
+        fixed={1: "i64"},
+        factor=8.0,
+        order=0,
+    )
+
+
 # -- images --------------------------------------------------------------------------------------
 
 # name: x, weight, and what is not the default
@@ -671,6 +715,7 @@ CASES: tuple[Case, ...] = (
     *_matmul(),
     *_linear(),
     *_searches(),
+    *_losses(),
     *_convolutions(),
     *_pools(),
     *_movement(),

@@ -215,3 +215,26 @@ def rope(
     out[..., first] = a * np.cos(angle) - b * np.sin(angle)
     out[..., second] = a * np.sin(angle) + b * np.cos(angle)
     return out
+
+
+def cross_entropy(
+    x: Array,
+    targets: Array,
+    weight: Array | None = None,
+    *,
+    ignored: int = -100,
+    smoothing: float = 0.0,
+    reduction: str = "mean",
+) -> Array:
+    """Rows of logits against classes; the mean is over the weights of rows that count."""
+    logs = x - x.max(1, keepdims=True)
+    logs = logs - np.log(np.exp(logs).sum(1, keepdims=True))
+    w = np.ones(x.shape[1]) if weight is None else weight
+    counts = targets != ignored
+    safe = np.where(counts, targets, 0)
+    own = -w[safe] * logs[np.arange(len(x)), safe]
+    losses = counts * ((1 - smoothing) * own - smoothing / x.shape[1] * (w * logs).sum(1))
+    if reduction == "none":
+        return losses
+    total = (counts * w[safe]).sum()
+    return losses.sum() / (1.0 if reduction == "sum" else total if total else 1.0)

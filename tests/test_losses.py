@@ -1,0 +1,86 @@
+"""cross_entropy: what it refuses, and the known surprises."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from candle import Tensor, Var
+from candle import functional as F
+from candle.errors import DTypeError, OptionError, RangeError, ShapeError
+from candle.testing import assert_close
+
+
+def test_all_ignored_is_nothing_and_never_nan() -> None:
+    """pytorch#70348, #116349 (T24): 0, with a gradient of zeros."""
+    x = Var(Tensor.ones((5, 3)))
+    loss = F.cross_entropy(x, Tensor([-100] * 5, "i64"))
+    loss.backward()
+    grad = x.grad()
+    assert loss.to_scalar() == 0.0
+    assert grad is not None
+    assert_close(grad, Tensor.zeros((5, 3)), 0.0, 0.0)
+
+
+def test_smoothing_does_not_count_ignored_rows(rng: np.random.Generator) -> None:
+    """pytorch#73205 (T25): the same as without these rows."""
+    x = Tensor.from_numpy(rng.standard_normal((6, 4), np.float32))
+    some = F.cross_entropy(x, Tensor([1, -100, 2, -100, -100, 0], "i64"), label_smoothing=0.2)
+    kept = x.index_select(Tensor([0, 2, 5], "i64"))
+    assert_close(some, F.cross_entropy(kept, Tensor([1, 2, 0], "i64"), label_smoothing=0.2))
+
+
+@pytest.mark.parametrize("stray", [-4, 5])
+def test_a_target_that_is_no_class_is_named(stray: int) -> None:
+    """pytorch#12670 (T27): an IndexError naming row and value."""
+    targets = Tensor([0, 4, -1, stray, 9], "i64")
+    with pytest.raises(RangeError, match=rf"{stray} in row 3"):
+        F.cross_entropy(Tensor.zeros((5, 5)), targets, ignore_index=-1)
+    assert issubclass(RangeError, IndexError)
+
+
+def test_a_mean_over_millions_does_not_drift(rng: np.random.Generator) -> None:
+    """pytorch#55657 (T28), at 4 million rows here: the mean equals that of f64 within 1e-5."""
+    half = rng.standard_normal((1 << 21, 2), np.float32)
+    x = Tensor.cat([Tensor.from_numpy(half)] * 2)
+    targets = Tensor.zeros(1 << 22, "i64")
+    wide = half.astype(np.float64)
+    want = float(np.mean(np.logaddexp(wide[:, 0], wide[:, 1]) - wide[:, 0]))
+    assert abs(F.cross_entropy(x, targets).to_scalar() - want) < 1e-6
+
+
+def test_images_of_logits(rng: np.random.Generator) -> None:
+    """[b,c,h,w] with targets [b,h,w] is the same as its pixels as rows."""
+    x = Tensor.from_numpy(rng.standard_normal((2, 3, 4, 5), np.float32))
+    targets = Tensor.from_numpy(rng.integers(0, 3, (2, 4, 5)))
+    rows = x.permute((0, 2, 3, 1)).reshape((40, 3))
+    made = F.cross_entropy(x, targets, reduction="none")
+    assert made.shape == (2, 4, 5)
+    want = F.cross_entropy(rows, targets.reshape((40,)), reduction="none")
+    assert_close(made.reshape((40,)), want, 0.0, 0.0)
+
+
+def test_far_logits_do_not_overflow() -> None:
+    x = Var(Tensor([[3e38, -3e38], [-1e4, 1e4]]))
+    loss = F.cross_entropy(x, Tensor([0, 1], "i64"))
+    loss.backward()
+    grad = x.grad()
+    assert loss.to_scalar() == 0.0
+    assert grad is not None
+    assert_close(grad, Tensor.zeros((2, 2)), 0.0, 0.0)
+
+
+def test_what_is_refused() -> None:
+    x, t = Tensor.zeros((3, 4)), Tensor([0, 1, 2], "i64")
+    with pytest.raises(ShapeError):
+        F.cross_entropy(x, t.unsqueeze(1))
+    with pytest.raises(ShapeError):
+        F.cross_entropy(x, t, weight=Tensor.ones(3))
+    with pytest.raises(ShapeError):
+        F.cross_entropy(Tensor.zeros((3, 0)), t)
+    with pytest.raises(DTypeError):
+        F.cross_entropy(x, t.to_dtype("f32"))
+    with pytest.raises(OptionError, match="label_smoothing"):
+        F.cross_entropy(x, t, label_smoothing=1.5)
+    with pytest.raises(OptionError, match="reduction"):
+        F.cross_entropy(x, t, reduction="median")
