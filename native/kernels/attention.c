@@ -16,6 +16,7 @@ enum { OUT, Q, K, V, LENGTHS };
 enum {
     TR = 128,      /* rows of a tile */
     KB = CDL_KC,   /* keys of a block */
+    STEP = 4,      /* panels of keys packed at a time */
     GROUP = CDL_LANES == 16 ? 8 : 6, /* rows that share a product with v where they see different keys */
     FEW_ROWS = 16, /* up to here v is read where it is */
     INLINE_MACS = 50000,
@@ -30,7 +31,7 @@ typedef struct job {
     bool causal;
     int64_t position, window;
     float scale, cap;
-    float *parts; /* shared-out blocks: [unit][block][rows][dp + 2] */
+    float *parts; /* shared-out blocks: [block][unit][rows][dp + 2] */
     int32_t status;
 } job;
 
@@ -90,12 +91,26 @@ static cdl_matrix keys_matrix(const job *j, const tile *t, int which) {
     return (cdl_matrix){data, l->dtype, t->hi, j->d, j->st[which][1], j->st[which][3]};
 }
 
+/* Asks for a panel of keys ahead of its use; rows are read in pieces that hardware does not foresee. */
+static void prefetch_panel(const cdl_matrix *m, int64_t key) {
+    int64_t end = CDL_MIN(key + CDL_PANEL, m->rows), size = cdl_dtype_size(m->dtype);
+    if (m->col_stride != 1) return;
+    for (; key < end; key++) {
+        const char *row = (const char *)m->data + key * m->row_stride * size;
+        for (int64_t i = 0; i < m->cols * size; i += 64) __builtin_prefetch(row + i, 0, 2);
+    }
+}
+
 /* scores[rows][KB] = q k^T for keys [from, to), from a whole panel. */
 static void score(const job *j, const tile *t, int64_t from, int64_t to, float *packed, float *scores) {
-    cdl_matrix k = keys_matrix(j, t, K);
+    cdl_matrix k = keys_matrix(j, t, K), v = keys_matrix(j, t, V);
     int64_t panels = cdl_ceil_div(to - from, CDL_PANEL);
-    for (int64_t i = 0; i < panels; i++)
-        CDL_NAME(cdl_pack_panel)(&k, from + i * CDL_PANEL, 0, j->d, packed + i * CDL_PANEL * j->d);
+    for (int64_t i = 0; i < panels; i++) {
+        int64_t key = from + i * CDL_PANEL;
+        prefetch_panel(&k, key + 2 * CDL_PANEL);
+        prefetch_panel(&v, key);
+        CDL_NAME(cdl_pack_panel)(&k, key, 0, j->d, packed + i * CDL_PANEL * j->d);
+    }
     cdl_tile tile = {.a_row = j->d, .b_k = CDL_PANEL, .b_panel = CDL_PANEL * j->d, .c = scores, .c_row = KB};
     for (int64_t k0 = 0; k0 < j->d; k0 += CDL_KC) {
         tile.a = t->q + k0;
@@ -263,14 +278,15 @@ static void run_tiles(void *ctx, int64_t begin, int64_t end) {
 
 static float *part_of(const job *j, int64_t index) { return j->parts + index * j->rows * (j->dp + 2); }
 
-/* Single blocks of tiles, results to `parts`: few tiles over many keys, as in decoding. */
+/* Single blocks of tiles, results to `parts`: few tiles over many keys, as in decoding. Heads inside
+ * blocks, since keys of all heads lie side by side. */
 static void run_parts(void *ctx, int64_t begin, int64_t end) {
     job *j = ctx;
     for (int64_t index = begin; index < end; index++) {
         tile t;
         float *o = part_of(j, index), *m = o + j->rows * j->dp, *l = m + j->rows;
-        int64_t block = index % j->blocks;
-        if (!open_tile(j, index / j->blocks, &t)) return fail(j, CDL_ENOMEM);
+        int64_t block = index / (j->b * j->g);
+        if (!open_tile(j, index % (j->b * j->g), &t)) return fail(j, CDL_ENOMEM);
         memset(l, 0, (size_t)j->rows * sizeof(float));
         if (block * KB >= t.hi || (block + 1) * KB <= t.lo) continue;
         cdl_status s = run_block(j, &t, block, o, m, l);
@@ -285,7 +301,7 @@ static void merge_parts(job *j) {
         memset(t.l, 0, TR * sizeof(float));
         memset(t.sum, 0, (size_t)(t.rows * j->dp) * sizeof(float));
         for (int64_t block = 0; block < j->blocks; block++) {
-            const float *o = part_of(j, unit * j->blocks + block), *m = o + j->rows * j->dp;
+            const float *o = part_of(j, block * j->b * j->g + unit), *m = o + j->rows * j->dp;
             merge(j, t.rows, t.sum, t.m, t.l, o, m, m + j->rows);
         }
         finish(j, &t, t.sum, t.l);

@@ -104,6 +104,11 @@ typedef void (*tile_fn)(const cdl_tile *t, int64_t row, int64_t panel, int64_t k
 #define AT_MOST_ONE(V) ((V) < VP ? (V) : VP) /* the same, within a single panel */
 TILE(tile_full, MR, NV)
 TILE(tile_full_one, MR, AT_MOST_ONE(NV))
+#if CDL_LANES == 16
+TILE(tile_full_two, MR, 2)
+#else
+#define tile_full_two tile_full_one
+#endif
 TILE(tile_4, 4, NV)
 TILE(tile_4_one, 4, AT_MOST_ONE(NV))
 TILE(tile_2, 2, 4)
@@ -112,15 +117,22 @@ TILE(tile_1, 1, V1)
 TILE(tile_1_one, 1, AT_MOST_ONE(V1))
 
 typedef struct kernel {
-    int rows, panels;
-    tile_fn wide, one;
+    int rows, panels, middle; /* panels of `wide` and of `two` */
+    tile_fn wide, two, one;
 } kernel;
 static const kernel kernels[] = {
-    {MR, PANELS(NV), tile_full, tile_full_one},
-    {4, PANELS(NV), tile_4, tile_4_one},
-    {2, PANELS(4), tile_2, tile_2_one},
-    {1, PANELS(V1), tile_1, tile_1_one},
+    {MR, PANELS(NV), CDL_MIN(PANELS(NV), 2), tile_full, tile_full_two, tile_full_one},
+    {4, PANELS(NV), 1, tile_4, tile_4_one, tile_4_one},
+    {2, PANELS(4), 1, tile_2, tile_2_one, tile_2_one},
+    {1, PANELS(V1), 1, tile_1, tile_1_one, tile_1_one},
 };
+
+/* The widest kernel for what is left, but two of two panels rather than three and one. */
+static tile_fn pick(const kernel *f, int64_t left, int64_t *step) {
+    bool wide = left >= f->panels && (f->middle == 1 || left != f->panels + 1), two = left >= f->middle;
+    *step = wide ? f->panels : two ? f->middle : 1;
+    return wide ? f->wide : two ? f->two : f->one;
+}
 
 /* Panels outside, rows inside: a few panels stay in the nearest cache while a streams past them. */
 void CDL_NAME(cdl_tiles)(const cdl_tile *t, int64_t rows, int64_t panels, int64_t k, cdl_tile_mode mode) {
@@ -129,9 +141,8 @@ void CDL_NAME(cdl_tiles)(const cdl_tile *t, int64_t rows, int64_t panels, int64_
         const kernel *f = &kernels[i];
         int64_t end = row + (rows - row) / f->rows * f->rows;
         for (int64_t p = 0, step; p < panels && row < end; p += step) {
-            bool wide = panels - p >= f->panels;
-            step = wide ? f->panels : 1;
-            for (int64_t r = row; r < end; r += f->rows) (wide ? f->wide : f->one)(t, r, p, k, mode);
+            tile_fn fn = pick(f, panels - p, &step);
+            for (int64_t r = row; r < end; r += f->rows) fn(t, r, p, k, mode);
         }
         row = end;
     }
