@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TARGET = "aarch64-linux-musl"
 SUITES = [
     "elementwise", "movement", "reduce", "rows", "index", "random",
-    "matmul", "linear", "attention", "nearest",
+    "matmul", "linear", "attention", "nearest", "quant",
 ]  # fmt: skip
 
 
