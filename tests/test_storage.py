@@ -173,3 +173,21 @@ def test_nothing_is_said_when_the_interpreter_ends() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_the_collector_may_clear_a_tensor_of_a_list_in_a_cycle() -> None:
+    """A memoryview that cffi still exported could not be cleared: the interpreter crashed."""
+    code = """
+import gc, sys
+from candle import Tensor
+def run(stray):
+    rows = Tensor([0, 4, 1, stray, 9], "i64")
+    try:
+        Tensor.zeros((5, 5)).index_select(rows)
+    except IndexError as error:
+        cycle = [sys._getframe(), error]
+        cycle.append(cycle)
+run(-4); run(5); gc.collect(); print("collected")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "collected\n", "")

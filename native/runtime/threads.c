@@ -44,22 +44,35 @@ static _Thread_local struct {
     uint64_t size;
 } scratch[SLOTS];
 
-void *cdl_scratch(int32_t slot, uint64_t bytes) {
-    if (scratch[slot].size < bytes) {
-        cdl_port_free(scratch[slot].memory);
-        uint64_t size = (bytes + 65535) / 65536 * 65536;
-        scratch[slot].memory = cdl_port_alloc(size);
-        scratch[slot].size = scratch[slot].memory ? size : 0;
-    }
-    return scratch[slot].memory;
-}
-
 static void scratch_drop(void) {
     for (int32_t i = 0; i < SLOTS; i++) {
         cdl_port_free(scratch[i].memory);
         scratch[i].memory = NULL;
         scratch[i].size = 0;
     }
+}
+
+/* A thread's scratch goes with the thread, whoever started it. */
+static pthread_key_t scratch_key;
+static pthread_once_t scratch_once = PTHREAD_ONCE_INIT;
+
+static void scratch_leave(void *unused) {
+    (void)unused;
+    scratch_drop();
+}
+
+static void scratch_make_key(void) { pthread_key_create(&scratch_key, scratch_leave); }
+
+void *cdl_scratch(int32_t slot, uint64_t bytes) {
+    if (scratch[slot].size < bytes) {
+        cdl_port_free(scratch[slot].memory);
+        uint64_t size = (bytes + 65535) / 65536 * 65536;
+        scratch[slot].memory = cdl_port_alloc(size);
+        scratch[slot].size = scratch[slot].memory ? size : 0;
+        pthread_once(&scratch_once, scratch_make_key);
+        pthread_setspecific(scratch_key, scratch);
+    }
+    return scratch[slot].memory;
 }
 
 CDL_INLINE void pause_cpu(void) {

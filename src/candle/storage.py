@@ -58,8 +58,8 @@ class Storage:
     def of_buffer(cls, buffer: Any) -> tuple[Storage, int]:
         """Memory of another owner, used in place, writable where the buffer is; and its bytes."""
         view = memoryview(buffer)
-        address, nbytes, owner = _native.address_of(view)
-        return cls.of_address(address, owner, not view.readonly), nbytes
+        address, nbytes = _native.address_of(view)
+        return cls.of_address(address, view, not view.readonly), nbytes
 
     @classmethod
     def of_address(cls, address: int, owner: Any, writable: bool) -> Storage:

@@ -47,10 +47,14 @@ def free(address: int) -> None:
     lib.cdl_free(ffi.cast("void *", address))
 
 
-def address_of(buffer: Any, writable: bool = False) -> tuple[int, int, Any]:
-    """(address, bytes, keeper) of any contiguous buffer; the keeper must outlive the address."""
-    keeper = ffi.from_buffer(buffer, require_writable=writable)
-    return _address(keeper), len(keeper), keeper
+def address_of(view: memoryview) -> tuple[int, int]:
+    """(address, bytes) of a contiguous memoryview, which must outlive the address.
+
+    Nothing of cffi holds on to the view: the garbage collector cannot clear a memoryview that is
+    itself exported, and crashes.
+    """
+    with ffi.from_buffer(view) as seen:
+        return _address(seen), len(seen)
 
 
 def isa() -> str:

@@ -49,8 +49,9 @@ class Layout:
             packed = _pack(dtype.number, self.rank, *shape, *pad, *strides, *pad)
         except struct.error as error:
             raise ShapeError("strides", "whole numbers of 64 bits", list(strides)) from error
-        self.keeper = ffi.from_buffer(packed)
-        self.address = int(ffi.cast("uintptr_t", self.keeper))
+        self.keeper = packed
+        with ffi.from_buffer(packed) as seen:  # bytes never move
+            self.address = int(ffi.cast("uintptr_t", seen))
 
     @staticmethod
     def of(dtype: DType, shape: Shape, strides: Shape | None = None) -> Layout:
