@@ -6,8 +6,11 @@
  * the row and the keys it sees alone: a prefill, a decode, a batch and any threads give the same bits.
  * Keys that a row does not see are never multiplied, so what stands there cannot matter.
  *
- * Scratch: slot 0 the tile (q, o, merged o, m, l), slot 1 packed k and v, slot 2 scores, slot 3 (of the
- * caller) results of blocks when blocks are shared out between threads.
+ * Prefill takes a tile of rows over all its blocks (run_tiles); decode, few rows over many keys, takes
+ * a block of keys for all heads (run_parts) and merges afterwards: memory is then read in plain order.
+ *
+ * Scratch: slot 0 q and sums of the tile, slot 1 packed k or v, slot 2 scores, slot 3 (of the caller) the
+ * parts that are to be merged.
  */
 #include "gemm.h"
 #include "../simd/simd.h"
@@ -16,7 +19,7 @@ enum { OUT, Q, K, V, LENGTHS };
 enum {
     TR = 128,      /* rows of a tile */
     KB = CDL_KC,   /* keys of a block */
-    STEP = 4,      /* panels of keys packed at a time */
+    STEP = 3,      /* panels of keys packed at a time */
     GROUP = CDL_LANES == 16 ? 8 : 6, /* rows that share a product with v where they see different keys */
     FEW_ROWS = 16, /* up to here v is read where it is */
     INLINE_MACS = 50000,
@@ -27,19 +30,25 @@ typedef struct job {
     const cdl_view *v;
     int64_t b, t, h, d, s, g, dp; /* dp: d rounded up to whole panels */
     int64_t st[4][4];             /* strides of out, q, k, v */
-    int64_t rows, tiles, blocks;  /* rows of one head of k; tiles of them; blocks of keys */
+    int64_t per, rows, tiles;     /* heads and rows of one head of k; tiles of rows */
+    int64_t blocks;               /* of keys */
     bool causal;
     int64_t position, window;
     float scale, cap;
-    float *parts; /* shared-out blocks: [block][unit][rows][dp + 2] */
+    float *parts; /* [block][b][g], each o[rows][dp], m[rows], l[rows] */
     int32_t status;
 } job;
 
 /* One tile: rows [row, row + rows) of head `g` of batch `b`. */
 typedef struct tile {
     int64_t b, g, row, rows, lo, hi; /* lo, hi: union of the keys its rows see */
-    float *q, *o, *sum, *m, *l;      /* [rows][d], [rows][dp] twice, [rows] twice; m, l of the sum after them */
+    const float *q;                  /* [rows][d] */
 } tile;
+
+/* Rows of results: o is not yet divided by l; l = 0 says that no key was seen. */
+typedef struct sums {
+    float *o, *m, *l; /* [rows][dp], [rows], [rows] */
+} sums;
 
 static int64_t length_of(const job *j, int64_t b) {
     const cdl_view *v = &j->v[LENGTHS];
@@ -49,7 +58,7 @@ static int64_t length_of(const job *j, int64_t b) {
 
 /* Keys [lo, hi) that a row sees; both grow with the row. */
 static void keys_of(const job *j, int64_t b, int64_t row, int64_t *lo, int64_t *hi) {
-    int64_t at = j->position + row / (j->h / j->g);
+    int64_t at = j->position + row / j->per;
     *lo = 0;
     *hi = length_of(j, b);
     if (!j->causal) return;
@@ -57,30 +66,25 @@ static void keys_of(const job *j, int64_t b, int64_t row, int64_t *lo, int64_t *
     if (j->window && at - j->window >= 0) *lo = CDL_MIN(at - j->window + 1, *hi);
 }
 
-static bool open_tile(const job *j, int64_t unit, tile *t) {
-    int64_t first, end, per = j->h / j->g;
-    t->row = unit % j->tiles * TR;
-    t->rows = CDL_MIN(j->rows - t->row, (int64_t)TR);
-    t->g = unit / j->tiles % j->g;
-    t->b = unit / j->tiles / j->g;
-    keys_of(j, t->b, t->row, &t->lo, &first);
-    keys_of(j, t->b, t->row + t->rows - 1, &end, &t->hi);
-    float *memory = cdl_scratch(0, (uint64_t)(TR * (j->d + 2 * j->dp + 4)) * sizeof(float));
-    if (!memory) return false;
-    t->o = memory;
-    t->sum = t->o + TR * j->dp;
-    t->m = t->sum + TR * j->dp;
-    t->l = t->m + 2 * TR;
-    t->q = t->l + 2 * TR;
-    const cdl_layout *q = j->v[Q].layout;
-    for (int64_t r = 0; r < t->rows; r++) {
-        int64_t i = (t->row + r) / per, head = t->g * per + (t->row + r) % per;
-        cdl_matrix one = {j->v[Q].data, q->dtype, 1, j->d, 0, j->st[Q][3]};
-        int64_t at = t->b * j->st[Q][0] + i * j->st[Q][1] + head * j->st[Q][2];
-        one.data = (const char *)one.data + at * cdl_dtype_size(q->dtype);
-        CDL_NAME(cdl_pack_rows)(&one, 0, 1, 0, j->d, t->q + r * j->d, j->d);
+/* Where a row of the tile stands in out or q, in elements. */
+static int64_t place_of(const job *j, const tile *t, int64_t r, int which) {
+    int64_t i = (t->row + r) / j->per, head = t->g * j->per + (t->row + r) % j->per;
+    return t->b * j->st[which][0] + i * j->st[which][1] + head * j->st[which][2];
+}
+
+/* The tile of rows from `row` on; its queries to q, unless that is NULL. */
+static tile open_tile(const job *j, int64_t b, int64_t g, int64_t row, float *q) {
+    int64_t unused;
+    tile t = {.b = b, .g = g, .row = row, .rows = CDL_MIN(j->rows - row, (int64_t)TR), .q = q};
+    keys_of(j, b, row, &t.lo, &unused);
+    keys_of(j, b, row + t.rows - 1, &unused, &t.hi);
+    const cdl_view *v = &j->v[Q];
+    for (int64_t r = 0; q && r < t.rows; r++) {
+        int64_t at = place_of(j, &t, r, Q) * cdl_dtype_size(v->layout->dtype);
+        cdl_matrix one = {(const char *)v->data + at, v->layout->dtype, 1, j->d, 0, j->st[Q][3]};
+        CDL_NAME(cdl_pack_rows)(&one, 0, 1, 0, j->d, q + r * j->d, j->d);
     }
-    return true;
+    return t;
 }
 
 /* k or v of the tile's head as a matrix [key][d] that ends at the last key the tile sees. */
@@ -91,27 +95,11 @@ static cdl_matrix keys_matrix(const job *j, const tile *t, int which) {
     return (cdl_matrix){data, l->dtype, t->hi, j->d, j->st[which][1], j->st[which][3]};
 }
 
-/* Asks for a panel of keys ahead of its use; rows are read in pieces that hardware does not foresee. */
-static void prefetch_panel(const cdl_matrix *m, int64_t key) {
-    int64_t end = CDL_MIN(key + CDL_PANEL, m->rows), size = cdl_dtype_size(m->dtype);
-    if (m->col_stride != 1) return;
-    for (; key < end; key++) {
-        const char *row = (const char *)m->data + key * m->row_stride * size;
-        for (int64_t i = 0; i < m->cols * size; i += 64) __builtin_prefetch(row + i, 0, 2);
-    }
-}
-
-/* scores[rows][KB] = q k^T for keys [from, to), from a whole panel. */
-static void score(const job *j, const tile *t, int64_t from, int64_t to, float *packed, float *scores) {
-    cdl_matrix k = keys_matrix(j, t, K), v = keys_matrix(j, t, V);
-    int64_t panels = cdl_ceil_div(to - from, CDL_PANEL);
-    for (int64_t i = 0; i < panels; i++) {
-        int64_t key = from + i * CDL_PANEL;
-        prefetch_panel(&k, key + 2 * CDL_PANEL);
-        prefetch_panel(&v, key);
-        CDL_NAME(cdl_pack_panel)(&k, key, 0, j->d, packed + i * CDL_PANEL * j->d);
-    }
-    cdl_tile tile = {.a_row = j->d, .b_k = CDL_PANEL, .b_panel = CDL_PANEL * j->d, .c = scores, .c_row = KB};
+/* scores[rows][KB], at `column`, = q times `panels` packed panels. */
+static void multiply_keys(const job *j, const tile *t, const float *packed, int64_t panels, float *scores,
+                          int64_t column) {
+    cdl_tile tile = {.a_row = j->d, .b_k = CDL_PANEL, .b_panel = CDL_PANEL * j->d, .c_row = KB};
+    tile.c = scores + column;
     for (int64_t k0 = 0; k0 < j->d; k0 += CDL_KC) {
         tile.a = t->q + k0;
         tile.b = packed + k0 * CDL_PANEL;
@@ -120,22 +108,48 @@ static void score(const job *j, const tile *t, int64_t from, int64_t to, float *
     }
 }
 
+/* scores = q k^T for keys [from, to), from a whole panel; a few panels are packed and used at a time. */
+static void score(const job *j, const tile *t, int64_t from, int64_t to, float *packed, float *scores) {
+    cdl_matrix k = keys_matrix(j, t, K);
+    for (int64_t key = from; key < to; key += STEP * CDL_PANEL) {
+        int64_t panels = CDL_MIN(cdl_ceil_div(to - key, CDL_PANEL), (int64_t)STEP);
+        for (int64_t i = 0; i < panels; i++)
+            CDL_NAME(cdl_pack_panel)(&k, key + i * CDL_PANEL, 0, j->d, packed + i * CDL_PANEL * j->d);
+        multiply_keys(j, t, packed, panels, scores, key - from);
+    }
+}
+
+/* e^x for x <= 0, 2 ULP; 0 below the normal floats. v_max keeps a NaN in its second place. */
+CDL_INLINE vf weight(vf x) {
+    vf n = v_round(v_max(v_set1(-126.0f), x * 0x1.715476p+0f));
+    vf r = v_fma(n, v_set1(-0x1.63p-1f), x); /* ln2 in two parts */
+    r = v_fma(n, v_set1(0x1.bd0106p-13f), r);
+    vf q = v_fma(v_set1(0x1.6a2352p-10f), r, v_set1(0x1.123a6cp-7f));
+    q = v_fma(q, r, v_set1(0x1.5558f4p-5f));
+    q = v_fma(q, r, v_set1(0x1.555490p-3f));
+    q = v_fma(q, r, v_set1(0x1.fffffcp-2f));
+    vf e = (v_fma(q, r * r, r) + 1.0f) * vi_as_v((v_to_vi(n) + 127) << 23);
+    return v_select(x < -87.0f, v_zero(), e);
+}
+
 /* Scores of one row to weights e^(x - m): places [lo, hi) of [0, width) are seen, the others get 0.
- * Lanes are places, and the block starts at a whole vector: the sum does not depend on width. */
+ * Lanes are places, and the block starts at a whole panel: the sum does not depend on width. */
 static void weigh(const job *j, float *x, int64_t lo, int64_t hi, int64_t width, float *m, float *l) {
-    const vf minus_inf = v_set1(-__builtin_inff());
+    const vf minus_inf = v_set1(-__builtin_inff()), scale = v_set1(j->scale), cap = v_set1(j->cap);
     vf top = minus_inf, sum = v_zero();
     for (int64_t i = 0; i < width; i += CDL_LANES) {
-        vi place = vi_iota() + vi_set1((int32_t)i);
-        vf s = v_load(x + i) * v_set1(j->scale);
-        if (j->cap > 0.0f) s = v_tanh(s / v_set1(j->cap)) * v_set1(j->cap);
-        s = v_select((place >= vi_set1((int32_t)lo)) & (place < vi_set1((int32_t)hi)), s, minus_inf);
+        vf s = v_load(x + i) * scale;
+        if (j->cap > 0.0f) s = v_tanh(s / cap) * cap;
+        if (i < lo || i + CDL_LANES > hi) {
+            vi place = vi_iota() + vi_set1((int32_t)i);
+            s = v_select((place >= vi_set1((int32_t)lo)) & (place < vi_set1((int32_t)hi)), s, minus_inf);
+        }
         top = v_max(top, s);
         v_store(x + i, s);
     }
     *m = v_hmax(top);
     for (int64_t i = 0; i < width; i += CDL_LANES) {
-        vf e = v_exp(v_load(x + i) - v_set1(*m));
+        vf e = weight(v_load(x + i) - v_set1(*m));
         sum = sum + e;
         v_store(x + i, e);
     }
@@ -198,113 +212,157 @@ static void values(const job *j, const tile *t, int64_t from, int64_t to, float 
     }
 }
 
-/* One block of keys for one tile. Rows that see none of it get l = 0. */
-static cdl_status run_block(const job *j, const tile *t, int64_t block, float *o, float *m, float *l) {
-    int64_t from = CDL_MAX(block * KB, t->lo / CDL_PANEL * CDL_PANEL), to = CDL_MIN((block + 1) * KB, t->hi);
-    int64_t width = cdl_ceil_div(to - from, CDL_PANEL) * CDL_PANEL;
-    float *packed = cdl_scratch(1, (uint64_t)(KB * j->dp) * sizeof(float));
-    float *scores = cdl_scratch(2, (uint64_t)(TR * KB) * sizeof(float));
-    if (!packed || !scores) return CDL_ENOMEM;
-    score(j, t, from, to, packed, scores);
+/* Scores to weights and sums, for keys [from, to). */
+static void weigh_and_sum(const job *j, const tile *t, int64_t from, int64_t to, float *scores,
+                          float *packed, sums one) {
+    int64_t width = cdl_ceil_div(to - from, CDL_PANEL) * CDL_PANEL, lo, hi;
     for (int64_t r = 0; r < t->rows; r++) {
-        int64_t lo, hi;
         places(j, t, r, from, to, &lo, &hi);
-        m[r] = l[r] = 0.0f;
-        if (lo < hi) weigh(j, scores + r * KB, lo, hi, width, &m[r], &l[r]);
+        one.m[r] = one.l[r] = 0.0f;
+        if (lo < hi) weigh(j, scores + r * KB, lo, hi, width, &one.m[r], &one.l[r]);
     }
-    values(j, t, from, to, packed, scores, o);
-    return CDL_OK;
+    values(j, t, from, to, packed, scores, one.o);
 }
 
-/* sum, m, l (of the rows so far) take in one more block. */
-static void merge(const job *j, int64_t rows, float *sum, float *sum_m, float *sum_l, const float *o, const float *m,
-                  const float *l) {
-    for (int64_t r = 0; r < rows; r++, sum += j->dp, o += j->dp) {
-        if (l[r] == 0.0f) continue;
-        if (sum_l[r] == 0.0f) {
-            memcpy(sum, o, (size_t)j->dp * sizeof(float));
-            sum_m[r] = m[r];
-            sum_l[r] = l[r];
+/* Keys of a block that a tile sees, from a whole panel; none if from >= to. */
+static void block_range(const tile *t, int64_t block, int64_t *from, int64_t *to) {
+    *from = CDL_MAX(block * KB, t->lo / CDL_PANEL * CDL_PANEL);
+    *to = CDL_MIN((block + 1) * KB, t->hi);
+}
+
+/* `sum`, the rows so far, takes in one more block. */
+static void merge(const job *j, int64_t rows, sums sum, sums one) {
+    for (int64_t r = 0; r < rows; r++, sum.o += j->dp, one.o += j->dp) {
+        if (one.l[r] == 0.0f) continue;
+        if (sum.l[r] == 0.0f) {
+            memcpy(sum.o, one.o, (size_t)j->dp * sizeof(float));
+            sum.m[r] = one.m[r];
+            sum.l[r] = one.l[r];
             continue;
         }
-        float top = m[r] > sum_m[r] ? m[r] : sum_m[r];
-        vf old = v_exp(v_set1(sum_m[r] - top)), new = v_exp(v_set1(m[r] - top));
+        float top = one.m[r] > sum.m[r] ? one.m[r] : sum.m[r];
+        vf old = weight(v_set1(sum.m[r] - top)), new = weight(v_set1(one.m[r] - top));
         for (int64_t i = 0; i < j->dp; i += CDL_LANES)
-            v_store(sum + i, v_fma(v_load(sum + i), old, v_load(o + i) * new));
-        sum_l[r] = v_fma(v_set1(sum_l[r]), old, v_set1(l[r]) * new)[0];
-        sum_m[r] = top;
+            v_store(sum.o + i, v_fma(v_load(sum.o + i), old, v_load(one.o + i) * new));
+        sum.l[r] = v_fma(v_set1(sum.l[r]), old, v_set1(one.l[r]) * new)[0];
+        sum.m[r] = top;
     }
 }
 
-static void store_row(void *data, int32_t dtype, int64_t at, int64_t stride, const float *x, int64_t d) {
-    if (dtype == CDL_F32)
-        for (int64_t i = 0; i < d; i++) ((float *)data)[at + i * stride] = x[i];
-    else
+/* d results of a row to out; x has them in f32. */
+static void store_row(const cdl_view *out, int64_t at, int64_t stride, const float *x, int64_t d) {
+    if (out->layout->dtype == CDL_F32 && stride == 1) {
+        memcpy((float *)out->data + at, x, (size_t)d * sizeof(float));
+    } else if (out->layout->dtype == CDL_F32) {
+        for (int64_t i = 0; i < d; i++) ((float *)out->data)[at + i * stride] = x[i];
+    } else {
+        bool f16 = out->layout->dtype == CDL_F16;
         for (int64_t i = 0; i < d; i++)
-            ((uint16_t *)data)[at + i * stride] = dtype == CDL_F16 ? cdl_f32_to_f16(x[i]) : cdl_f32_to_bf16(x[i]);
+            ((uint16_t *)out->data)[at + i * stride] = f16 ? cdl_f32_to_f16(x[i]) : cdl_f32_to_bf16(x[i]);
+    }
 }
 
-/* out = sum / l; zeros for a row that saw no key. */
-static void finish(const job *j, const tile *t, float *sum, const float *l) {
-    int64_t per = j->h / j->g;
-    for (int64_t r = 0; r < t->rows; r++, sum += j->dp) {
-        int64_t i = (t->row + r) / per, head = t->g * per + (t->row + r) % per;
-        for (int64_t c = 0; c < j->dp; c += CDL_LANES)
-            v_store(sum + c, l[r] == 0.0f ? v_zero() : v_load(sum + c) / v_set1(l[r]));
-        store_row(j->v[OUT].data, j->v[OUT].layout->dtype,
-                  t->b * j->st[OUT][0] + i * j->st[OUT][1] + head * j->st[OUT][2], j->st[OUT][3], sum, j->d);
+/* out = o / l; zeros for a row that saw no key. o is used up. */
+static void finish(const job *j, const tile *t, sums sum) {
+    for (int64_t r = 0; r < t->rows; r++) {
+        float *x = sum.o + r * j->dp;
+        vf l = v_set1(sum.l[r] == 0.0f ? 1.0f : sum.l[r]);
+        for (int64_t i = 0; i < j->dp; i += CDL_LANES) v_store(x + i, v_load(x + i) / l);
+        store_row(&j->v[OUT], place_of(j, t, r, OUT), j->st[OUT][3], x, j->d);
     }
 }
 
 static void fail(job *j, cdl_status s) { __atomic_store_n(&j->status, (int32_t)s, __ATOMIC_RELAXED); }
 
+static uint64_t floats(int64_t count) { return (uint64_t)count * sizeof(float); }
+
 /* Whole tiles, block after block. */
 static void run_tiles(void *ctx, int64_t begin, int64_t end) {
     job *j = ctx;
-    for (int64_t unit = begin; unit < end; unit++) {
-        tile t;
-        if (!open_tile(j, unit, &t)) return fail(j, CDL_ENOMEM);
-        float *m = t.m + TR, *l = t.l + TR;
-        memset(t.l, 0, TR * sizeof(float));
-        memset(t.sum, 0, (size_t)(t.rows * j->dp) * sizeof(float));
+    float *q = cdl_scratch(0, floats(TR * (j->d + 2 * j->dp + 4)));
+    float *packed = cdl_scratch(1, floats(KB * j->dp)), *scores = cdl_scratch(2, floats(TR * KB));
+    if (!q || !packed || !scores) return fail(j, CDL_ENOMEM);
+    float *m = q + TR * j->d, *o = m + 4 * TR;
+    sums sum = {o, m, m + TR}, one = {o + TR * j->dp, m + 2 * TR, m + 3 * TR};
+    for (int64_t unit = begin, from, to; unit < end; unit++) {
+        int64_t head = unit / j->tiles;
+        tile t = open_tile(j, head / j->g, head % j->g, unit % j->tiles * TR, q);
+        memset(sum.l, 0, TR * sizeof(float));
+        memset(sum.o, 0, (size_t)floats(t.rows * j->dp));
         for (int64_t block = t.lo / KB; block * KB < t.hi; block++) {
-            cdl_status s = run_block(j, &t, block, t.o, m, l);
-            if (s != CDL_OK) return fail(j, s);
-            merge(j, t.rows, t.sum, t.m, t.l, t.o, m, l);
+            block_range(&t, block, &from, &to);
+            score(j, &t, from, to, packed, scores);
+            weigh_and_sum(j, &t, from, to, scores, packed, one);
+            merge(j, t.rows, sum, one);
         }
-        finish(j, &t, t.sum, t.l);
+        finish(j, &t, sum);
     }
 }
 
-static float *part_of(const job *j, int64_t index) { return j->parts + index * j->rows * (j->dp + 2); }
+static sums part_of(const job *j, int64_t block, int64_t b, int64_t g) {
+    float *o = j->parts + ((block * j->b + b) * j->g + g) * j->rows * (j->dp + 2), *m = o + j->rows * j->dp;
+    return (sums){o, m, m + j->rows};
+}
 
-/* Single blocks of tiles, results to `parts`: few tiles over many keys, as in decoding. Heads inside
- * blocks, since keys of all heads lie side by side. */
+/* Asks for `count` elements from place `at` of the keys [key, ...) of all heads, in memory order. Hardware
+ * does not foresee rows read in pieces; a request beyond the end does nothing. */
+CDL_INLINE void prefetch(const job *j, const tile *t, int which, int64_t key, int64_t at, int64_t count) {
+    const cdl_layout *l = j->v[which].layout;
+    int64_t size = cdl_dtype_size(l->dtype), first = t->b * j->st[which][0] + key * j->st[which][1] + at;
+    uintptr_t from = (uintptr_t)j->v[which].data + (uintptr_t)(first * size);
+    for (int64_t i = 0; i < count * size; i += 64) __builtin_prefetch((const void *)(from + (uintptr_t)i), 0, 2);
+}
+
+/* The same as `score` for one step and few rows: what comes from memory is asked for ahead, a little with
+ * every square that is packed: the keys of the next step, and the values of this one. */
+static void score_ahead(const job *j, const tile *t, int64_t key, int64_t to, float *packed, float *scores) {
+    enum { SQUARE = 16 };
+    cdl_matrix k = keys_matrix(j, t, K);
+    int64_t panels = cdl_ceil_div(to - key, CDL_PANEL);
+    for (int64_t i = 0; i < panels; i++)
+        for (int64_t c = 0, width; c < j->d; c += SQUARE) {
+            int64_t at = ((t->g * panels + i) * j->d + c) * CDL_PANEL;
+            width = CDL_MIN(j->d - c, (int64_t)SQUARE);
+            prefetch(j, t, K, key + STEP * CDL_PANEL, at, width * CDL_PANEL);
+            prefetch(j, t, V, key, at, width * CDL_PANEL);
+            CDL_NAME(cdl_pack_panel)(&k, key + i * CDL_PANEL, c, width, packed + (i * j->d + c) * CDL_PANEL);
+        }
+    multiply_keys(j, t, packed, panels, scores, 0);
+}
+
+/* Single blocks of keys for all heads of a batch row, results to `parts`. */
 static void run_parts(void *ctx, int64_t begin, int64_t end) {
     job *j = ctx;
-    for (int64_t index = begin; index < end; index++) {
-        tile t;
-        float *o = part_of(j, index), *m = o + j->rows * j->dp, *l = m + j->rows;
-        int64_t block = index / (j->b * j->g);
-        if (!open_tile(j, index % (j->b * j->g), &t)) return fail(j, CDL_ENOMEM);
-        memset(l, 0, (size_t)j->rows * sizeof(float));
-        if (block * KB >= t.hi || (block + 1) * KB <= t.lo) continue;
-        cdl_status s = run_block(j, &t, block, o, m, l);
-        if (s != CDL_OK) return fail(j, s);
+    float *q = cdl_scratch(0, floats(j->g * j->rows * j->d)), *scores = cdl_scratch(2, floats(j->g * j->rows * KB));
+    float *packed = cdl_scratch(1, floats(KB * j->dp));
+    if (!q || !packed || !scores) return fail(j, CDL_ENOMEM);
+    for (int64_t index = begin, from, to; index < end; index++) {
+        int64_t block = index / j->b, b = index % j->b;
+        tile t = open_tile(j, b, 0, 0, NULL);
+        block_range(&t, block, &from, &to);
+        for (int64_t g = 0; g < j->g; g++) {
+            memset(part_of(j, block, b, g).l, 0, (size_t)floats(j->rows));
+            if (from < to) open_tile(j, b, g, 0, q + g * j->rows * j->d);
+        }
+        for (int64_t key = from; key < to; key += STEP * CDL_PANEL)
+            for (t.g = 0; t.g < j->g; t.g++) {
+                t.q = q + t.g * j->rows * j->d;
+                score_ahead(j, &t, key, CDL_MIN(to, key + STEP * CDL_PANEL), packed,
+                            scores + t.g * j->rows * KB + key - from);
+            }
+        for (t.g = 0; t.g < j->g && from < to; t.g++)
+            weigh_and_sum(j, &t, from, to, scores + t.g * j->rows * KB, packed, part_of(j, block, b, t.g));
     }
 }
 
 static void merge_parts(job *j) {
-    for (int64_t unit = 0; unit < j->b * j->g && j->status == CDL_OK; unit++) {
-        tile t;
-        if (!open_tile(j, unit, &t)) return fail(j, CDL_ENOMEM);
-        memset(t.l, 0, TR * sizeof(float));
-        memset(t.sum, 0, (size_t)(t.rows * j->dp) * sizeof(float));
-        for (int64_t block = 0; block < j->blocks; block++) {
-            const float *o = part_of(j, block * j->b * j->g + unit), *m = o + j->rows * j->dp;
-            merge(j, t.rows, t.sum, t.m, t.l, o, m, m + j->rows);
-        }
-        finish(j, &t, t.sum, t.l);
+    for (int64_t index = 0; index < j->b * j->g; index++) {
+        tile t = open_tile(j, index / j->g, index % j->g, 0, NULL);
+        sums sum = part_of(j, 0, t.b, t.g);
+        for (int64_t r = 0; r < j->rows; r++)
+            if (sum.l[r] == 0.0f) memset(sum.o + r * j->dp, 0, (size_t)floats(j->dp));
+        for (int64_t block = 1; block < j->blocks; block++) merge(j, t.rows, sum, part_of(j, block, t.b, t.g));
+        finish(j, &t, sum);
     }
 }
 
@@ -334,7 +392,8 @@ static job make_job(const cdl_view *v, const cdl_params *p) {
     for (int i = OUT; i <= V; i++)
         for (int a = 0; a < 4; a++)
             j.st[i][a] = v[i].layout->shape[a] > 1 ? v[i].layout->strides[a] : a == 3;
-    j.rows = j.t * (j.h / j.g);
+    j.per = j.h / j.g;
+    j.rows = j.t * j.per;
     j.tiles = cdl_ceil_div(j.rows, TR);
     j.blocks = cdl_ceil_div(j.s, KB);
     j.causal = p->i[0] != 0;
@@ -356,13 +415,13 @@ CDL_KERNEL(attention) {
     if (!v[OUT].data || !v[Q].data || (j.s && (!v[K].data || !v[V].data))) return CDL_EARGS;
     for (int64_t b = 0; b < j.b; b++)
         if (length_of(&j, b) < 0 || length_of(&j, b) > j.s) return CDL_ERANGE;
-    int64_t units = j.b * j.g * j.tiles, threads = cdl_threads();
-    if (j.rows <= FEW_ROWS && units < 4 * threads && j.blocks > 1) {
+    int64_t units = j.b * j.g * j.tiles;
+    if (j.rows <= FEW_ROWS && j.blocks > 1 && units < 4 * (int64_t)cdl_threads()) {
         int64_t bytes = units * j.rows * (j.dp + 2) * (int64_t)sizeof(float);
         if (!cdl_mul_ok(bytes, j.blocks, &bytes)) return CDL_ESHAPE;
         if (!(j.parts = cdl_scratch(3, (uint64_t)bytes))) return CDL_ENOMEM;
-        cdl_parallel_for(units * j.blocks, 1, run_parts, &j);
-        merge_parts(&j);
+        cdl_parallel_for(j.blocks * j.b, 1, run_parts, &j);
+        if (j.status == CDL_OK) merge_parts(&j);
         return j.status;
     }
     int64_t macs = CDL_MIN(j.rows, (int64_t)TR) * CDL_MAX(j.s, (int64_t)1) * j.d * 2;

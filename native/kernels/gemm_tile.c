@@ -111,6 +111,8 @@ TILE(tile_full_two, MR, 2)
 #endif
 TILE(tile_4, 4, NV)
 TILE(tile_4_one, 4, AT_MOST_ONE(NV))
+TILE(tile_3, 3, NV)
+TILE(tile_3_one, 3, AT_MOST_ONE(NV))
 TILE(tile_2, 2, 4)
 TILE(tile_2_one, 2, AT_MOST_ONE(4))
 TILE(tile_1, 1, V1)
@@ -123,6 +125,7 @@ typedef struct kernel {
 static const kernel kernels[] = {
     {MR, PANELS(NV), CDL_MIN(PANELS(NV), 2), tile_full, tile_full_two, tile_full_one},
     {4, PANELS(NV), 1, tile_4, tile_4_one, tile_4_one},
+    {3, PANELS(NV), 1, tile_3, tile_3_one, tile_3_one},
     {2, PANELS(4), 1, tile_2, tile_2_one, tile_2_one},
     {1, PANELS(V1), 1, tile_1, tile_1_one, tile_1_one},
 };
