@@ -9,7 +9,9 @@
 enum {
     MC = 256,             /* rows of a task: a[MC][CDL_KC] stays in the second-level cache */
     PC = 12,              /* panels of a task */
-    FEW_ROWS = 16,        /* up to here a row-major b is read where it is: packing would not pay */
+    FEW_ROWS = 16,        /* up to here, and up to SMALL_B elements, a row-major b is read where it */
+    SMALL_B = 8192,       /* is: packing would not pay */
+    PAD = 16,             /* between packed rows: strides of a power of two share few cache lines */
     INLINE_MACS = 50000   /* less work than this is not worth waking a thread for */
 };
 
@@ -92,8 +94,7 @@ static void multiply(const run *j, const task *t, cdl_tile *tile, int64_t k0, in
     part.b = pack;
     for (int64_t p = 0, step; p < t->panels; p += step) {
         step = CDL_MIN(t->panels - p, pack_step(t->rows));
-        for (int64_t i = 0; i < step; i++)
-            CDL_NAME(cdl_pack_panel)(&b, (t->panel + p + i) * CDL_PANEL, k0, kc, pack + i * kc * CDL_PANEL);
+        CDL_NAME(cdl_pack_panels)(&b, (t->panel + p) * CDL_PANEL, step, k0, kc, pack);
         part.c = tile->c + p * CDL_PANEL;
         if (tile->bias) part.bias = tile->bias + p * CDL_PANEL;
         CDL_NAME(cdl_tiles)(&part, t->rows, step, kc, mode);
@@ -104,7 +105,7 @@ static cdl_status run_task(const run *j, const task *t) {
     const cdl_gemm *g = j->g;
     int64_t c_row = t->panels * CDL_PANEL, kc_max = CDL_MIN(g->k, (int64_t)CDL_KC);
     float *a = NULL, *b = NULL, *c = (float *)t->c + t->row * g->c_row + t->panel * CDL_PANEL;
-    if (!j->a_direct && !(a = cdl_scratch(0, (uint64_t)(t->rows * kc_max) * sizeof(float) + 64))) return CDL_ENOMEM;
+    if (!j->a_direct && !(a = cdl_scratch(0, (uint64_t)(t->rows * (kc_max + PAD)) * sizeof(float)))) return CDL_ENOMEM;
     if (!j->b_direct && !(b = cdl_scratch(1, 8 * CDL_PANEL * CDL_KC * sizeof(float)))) return CDL_ENOMEM;
     if (!t->c_direct && !(c = cdl_scratch(2, (uint64_t)(t->rows * c_row) * sizeof(float)))) return CDL_ENOMEM;
     cdl_matrix from = g->a;
@@ -112,7 +113,7 @@ static cdl_status run_task(const run *j, const task *t) {
     for (int64_t k0 = 0; k0 == 0 || k0 < g->k; k0 += CDL_KC) {
         int64_t kc = CDL_MIN(g->k - k0, (int64_t)CDL_KC);
         bool last = k0 + kc == g->k;
-        cdl_tile tile = {.a = a, .c = c, .a_row = kc, .b_k = j->b_k, .c_row = t->c_direct ? g->c_row : c_row};
+        cdl_tile tile = {.a = a, .c = c, .a_row = kc + PAD, .b_k = j->b_k, .c_row = t->c_direct ? g->c_row : c_row};
         tile.b_panel = j->b_direct ? j->b_panel : kc * CDL_PANEL;
         tile.bias = g->bias && last ? t->bias : NULL;
         tile.act = last ? g->act : CDL_ACT_NONE;
@@ -120,7 +121,7 @@ static cdl_status run_task(const run *j, const task *t) {
             tile.a = (const float *)t->a + t->row * g->a.row_stride + k0;
             tile.a_row = g->a.row_stride;
         } else {
-            CDL_NAME(cdl_pack_rows)(&from, t->row, t->rows, k0, kc, a, kc);
+            CDL_NAME(cdl_pack_rows)(&from, t->row, t->rows, k0, kc, a, kc + PAD);
         }
         multiply(j, t, &tile, k0, kc, b, k0 ? CDL_TILE_ADD : CDL_TILE_SET);
     }
@@ -152,7 +153,8 @@ cdl_status CDL_NAME(cdl_gemm_run)(const cdl_gemm *g) {
     if (g->b.dtype == CDL_F32X16) {
         j.b_direct = true;
         j.b_panel = g->k * CDL_PANEL;
-    } else if (g->b.dtype == CDL_F32 && g->b.row_stride == 1 && g->n % CDL_PANEL == 0 && g->m <= FEW_ROWS) {
+    } else if (g->b.dtype == CDL_F32 && g->b.row_stride == 1 && g->n % CDL_PANEL == 0 &&
+               (g->m <= FEW_ROWS || (g->b.col_stride > 0 && g->b.col_stride < SMALL_B / CDL_MAX(g->k, (int64_t)1)))) {
         j.b_direct = true;
         j.b_k = g->b.col_stride;
         j.b_panel = CDL_PANEL;

@@ -35,6 +35,10 @@ CDL_INLINE float cdl_load_float(const void *data, int32_t dtype, int64_t index) 
  * are zeros. A [k,n] matrix is packed by giving it transposed. */
 void CDL_NAME(cdl_pack_panel)(const cdl_matrix *m, int64_t row, int64_t col, int64_t count, float *out);
 
+/* The same for several panels, one after the other. */
+void CDL_NAME(cdl_pack_panels)(const cdl_matrix *m, int64_t row, int64_t panels, int64_t col, int64_t count,
+                               float *out);
+
 /* pack.c: rows [row, row + rows), columns [col, col + count), as f32 out[rows][out_row]. */
 void CDL_NAME(cdl_pack_rows)(const cdl_matrix *m, int64_t row, int64_t rows, int64_t col, int64_t count,
                              float *out, int64_t out_row);

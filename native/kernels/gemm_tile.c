@@ -45,7 +45,7 @@ CDL_INLINE void micro(const cdl_tile *t, int64_t row, int64_t panel, int v0, int
     const int64_t a_row = t->a_row, b_k = t->b_k, b_panel = t->b_panel, c_row = t->c_row;
     if (mode == CDL_TILE_CONTINUE) EACH acc[r][v] = v_load(c + r * c_row + v * CDL_LANES);
     else EACH acc[r][v] = v_zero();
-    const float *by3[3] = {a, a + 3 * a_row, a + 6 * a_row}; /* rows 0, 3 and 6 */
+    const float *by3[3] = {a, a + (R > 3 ? 3 : 0) * a_row, a + (R > 6 ? 6 : 0) * a_row}; /* rows 0, 3, 6 */
     HIDE(by3[1]);
     HIDE(by3[2]);
     ROLLED

@@ -56,7 +56,7 @@ static void load_run(const void *data, int32_t dtype, int64_t at, int64_t stride
     for (; i < count; i++) out[i] = cdl_load_float(data, dtype, at + i * stride);
 }
 
-/* A matrix whose columns are contiguous: sixteen columns at a time, converted, then turned. */
+/* A matrix whose columns are contiguous: sixteen columns at a time are converted if need be, and turned. */
 static void rows_from_columns(const cdl_matrix *m, int64_t row, int64_t rows, int64_t col, int64_t count,
                               float *out, int64_t out_row) {
     enum { COLS = 16, ROWS = 64 };
@@ -64,10 +64,15 @@ static void rows_from_columns(const cdl_matrix *m, int64_t row, int64_t rows, in
     for (int64_t c = 0; c < count; c += COLS)
         for (int64_t r = 0; r < rows; r += ROWS) {
             int64_t height = CDL_MIN(rows - r, (int64_t)ROWS), width = CDL_MIN(count - c, (int64_t)COLS);
+            int64_t at = row + r + (col + c) * m->col_stride;
+            float *to = out + r * out_row + c;
+            if (m->dtype == CDL_F32) {
+                transpose((const float *)m->data + at, m->col_stride, width, height, to, out_row);
+                continue;
+            }
             for (int64_t i = 0; i < width; i++)
-                load_run(m->data, m->dtype, (row + r) * m->row_stride + (col + c + i) * m->col_stride,
-                         m->row_stride, height, part + i * ROWS);
-            transpose(part, ROWS, width, height, out + r * out_row + c, out_row);
+                load_run(m->data, m->dtype, at + i * m->col_stride, 1, height, part + i * ROWS);
+            transpose(part, ROWS, width, height, to, out_row);
         }
 }
 
@@ -86,15 +91,19 @@ void CDL_NAME(cdl_pack_rows)(const cdl_matrix *m, int64_t row, int64_t rows, int
 static void panel_from_columns(const cdl_matrix *m, int64_t row, int64_t rows, int64_t col, int64_t count,
                                float *out) {
     int64_t at = row * m->row_stride + col * m->col_stride;
-    bool plain = rows == CDL_PANEL && m->row_stride == 1 && m->dtype == CDL_F32;
     for (int64_t c = 0; c < count; c++, out += CDL_PANEL, at += m->col_stride) {
-        if (plain) {
-            memcpy(out, (const float *)m->data + at, CDL_PANEL * sizeof(float));
-            continue;
-        }
         load_run(m->data, m->dtype, at, m->row_stride, rows, out);
         for (int64_t r = rows; r < CDL_PANEL; r++) out[r] = 0.0f;
     }
+}
+
+/* Whole panels of f32 columns that are contiguous: column by column over all panels, as memory has it. */
+static void panels_from_columns(const cdl_matrix *m, int64_t row, int64_t panels, int64_t col, int64_t count,
+                                float *out) {
+    const float *in = (const float *)m->data + row + col * m->col_stride;
+    for (int64_t c = 0; c < count; c++, in += m->col_stride)
+        for (int64_t p = 0; p < panels; p++)
+            memcpy(out + (p * count + c) * CDL_PANEL, in + p * CDL_PANEL, CDL_PANEL * sizeof(float));
 }
 
 void CDL_NAME(cdl_pack_panel)(const cdl_matrix *m, int64_t row, int64_t col, int64_t count, float *out) {
@@ -116,6 +125,17 @@ void CDL_NAME(cdl_pack_panel)(const cdl_matrix *m, int64_t row, int64_t col, int
         CDL_NAME(cdl_pack_rows)(m, row, rows, col + c, width, part, STEP);
         transpose(part, STEP, CDL_PANEL, width, out + c * CDL_PANEL, CDL_PANEL);
     }
+}
+
+void CDL_NAME(cdl_pack_panels)(const cdl_matrix *m, int64_t row, int64_t panels, int64_t col, int64_t count,
+                               float *out) {
+    int64_t whole = 0;
+    if (m->dtype == CDL_F32 && m->row_stride == 1) {
+        whole = CDL_MIN(panels, (m->rows - row) / CDL_PANEL);
+        panels_from_columns(m, row, whole, col, count, out);
+    }
+    for (int64_t p = whole; p < panels; p++)
+        CDL_NAME(cdl_pack_panel)(m, row + p * CDL_PANEL, col, count, out + p * count * CDL_PANEL);
 }
 
 typedef struct pack_job {
