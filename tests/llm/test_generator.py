@@ -197,3 +197,8 @@ def test_closing_a_stream_ends_the_work(smol: Generator) -> None:
     stream.close()
     assert list(stream) == []
     assert len(stream.tokens) <= 3
+
+
+def test_ids_over_the_context_are_refused_before_any_work(smol: Generator) -> None:
+    with pytest.raises(ContextLengthError, match=str(smol.context + 1)):
+        smol.logits([1] * (smol.context + 1))

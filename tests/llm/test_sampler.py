@@ -30,9 +30,6 @@ class Scores:
     def size(self) -> int:
         return len(self.values)
 
-    def argmax(self) -> int:
-        return self.order[0]
-
     def top(self, k: int) -> tuple[list[int], list[float]]:
         self.looks.append(k)
         return self.order[:k], [self.values[i] for i in self.order[:k]]
@@ -273,3 +270,14 @@ def test_numpy_numbers_are_numbers() -> None:
         numpy.float32(0.5), numpy.int64(3), numpy.float64(0.9), seed=numpy.int64(3)
     )
     assert Sampler(options).pick(Scores([0.0, 9.0, 1.0, 2.0])) == 1
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_logits_that_are_not_finite_are_an_error_greedy_or_not(
+    temperature: float, bad: float
+) -> None:
+    """An empty answer would be silence."""
+    logits = Scores([bad, 1.0, 0.5])
+    with pytest.raises(CandleError, match="finite"):
+        Sampler(SamplerOptions(temperature=temperature, seed=1)).pick(logits)

@@ -102,9 +102,6 @@ class _Logits:
     def size(self) -> int:
         return self._logits.count
 
-    def argmax(self) -> int:
-        return int(self._logits.argmax())
-
     def top(self, k: int) -> tuple[list[int], list[float]]:
         values, ids = self._logits.topk(k)
         return ids.to_vec(), values.to_vec()
@@ -245,6 +242,8 @@ class Generator:
         """
         if not ids:
             return Tensor.zeros((0, self.model.vocabulary))
+        if len(ids) > self.context:
+            raise ContextLengthError("logits", f"at most {self.context} ids", len(ids))
         cache = self.new_cache()
         with no_grad():
             parts = [

@@ -31,13 +31,12 @@ _ROUNDED = 0.999  # a logarithm in single precision may be off by so much
 class Logits(Protocol):
     """The scores of one position, as the sampler asks for them.
 
-    size: the number of tokens. argmax: the best id, the lower of equal ones. top: the k best ids
-    and their logits, falling, equal ones by id. logsumexp: log of the sum of exp(logit / t).
+    size: the number of tokens. top: the k best ids and their logits, falling, equal ones by id.
+    logsumexp: log of the sum of exp(logit / t).
     """
 
     @property
     def size(self) -> int: ...
-    def argmax(self) -> int: ...
     def top(self, k: int) -> tuple[Sequence[int], Sequence[float]]: ...
     def logsumexp(self, temperature: float) -> float: ...
 
@@ -78,13 +77,21 @@ class Sampler:
         """The next token. Raises CandleError if the best logits are not finite."""
         options = self.options
         if options.temperature == 0.0 or options.top_k == 1 or logits.size == 1:
-            return logits.argmax()
+            return _greedy(logits)
         head = _Head(logits, float(options.temperature), options.top_k)
         kept = _kept(head, options)
         drawn = self._random.double()
         if kept is None:
             return head.at(drawn, head.total())
         return head.at(drawn, head.sums[kept - 1], kept)
+
+
+def _greedy(logits: Logits) -> int:
+    """The best token. A NaN counts as the greatest, so one anywhere shows here."""
+    ids, values = logits.top(1)
+    if not math.isfinite(values[0]):
+        raise CandleError("sample", "finite logits", values[0])
+    return ids[0]
 
 
 class _Head:

@@ -21,7 +21,7 @@ from ..nn import Embedding, LayerNorm, Linear, Module
 from ..op import Activation
 from ..tensor import Tensor
 from ..weights import Weights
-from .config import field, read_json, size
+from .config import epsilon, field, read_json, size
 
 _ACTIVATIONS = {
     "gelu": Activation.GELU,
@@ -70,7 +70,7 @@ class BertConfig:
             vocabulary=size(c, "vocab_size"),
             positions=positions,
             types=size(c, "type_vocab_size", 2),
-            epsilon=field(c, "layer_norm_eps", float, 1e-12),
+            epsilon=epsilon(c, "layer_norm_eps", 1e-12),
             activation=_ACTIVATIONS[name],
             max_tokens=_window(folder, positions),
             pooling=_pooling(folder),

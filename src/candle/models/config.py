@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,9 +28,19 @@ def field(values: Mapping[str, Any], name: str, kind: type[T], default: T | None
     """One value of a kind (an int will do for a float). Raises FormatError if absent or other."""
     value = values.get(name, default)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        if value.bit_length() > 64:
+            raise FormatError(f"config {name}", "a number of at most 64 bits", "a longer one")
         value = float(value)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise FormatError(f"config {name}", f"a value of type {kind.__name__}", repr(value)[:80])
+    return value
+
+
+def epsilon(values: Mapping[str, Any], name: str, default: float | None = None) -> float:
+    """What a norm adds to a variance: finite, 0 or more. Raises FormatError."""
+    value = field(values, name, float, default)
+    if not 0.0 <= value < math.inf:
+        raise FormatError(f"config {name}", "a finite number of 0 or more", value)
     return value
 
 

@@ -22,7 +22,7 @@ from ..nn import Embedding, Linear, Module, RmsNorm
 from ..op import UnaryKind
 from ..tensor import Tensor
 from ..weights import Weights
-from .config import field, size
+from .config import epsilon, field, size
 
 ARCHITECTURES = ("gemma3", "llama")
 
@@ -87,7 +87,7 @@ class DecoderConfig:
             head=head,
             value_head=size(m, "attention.value_length", head),
             context=size(m, "context_length", most=1 << 30),
-            epsilon=field(m, "attention.layer_norm_rms_epsilon", float),
+            epsilon=epsilon(m, "attention.layer_norm_rms_epsilon"),
             rope_width=min(size(m, "rope.dimension_count", head), head),
             rope_base=base,
             rope_base_local=10000.0 if gemma else base,

@@ -71,6 +71,9 @@ def classify(path: Path, op: str = "model") -> Resolved | None:
     """
     if path.is_dir():
         return _classify_folder(path, op)
+    if not path.is_file():  # before open(): opening a pipe would wait for its writer
+        kinds = "a .candle, .gguf or .safetensors file, or a folder"
+        raise NameNotFoundError(op, kinds, "a device, pipe or socket", os.fspath(path))
     with path.open("rb") as stream:
         head = stream.read(HEAD)
     found = describe(head, path.stat().st_size)

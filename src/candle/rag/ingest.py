@@ -92,6 +92,8 @@ def open_source(documents: object) -> Source:
     Files are read once to the end here, so that an error in their last line shows before
     anything is embedded. Raises FormatError, NameNotFoundError, OptionError.
     """
+    if documents == "":
+        raise OptionError("add documents", "a path or a list of documents", "an empty path")
     if isinstance(documents, (str, Path)):
         path = Path(documents)
         count = sum(1 for _ in read_documents(path))
