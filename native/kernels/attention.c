@@ -22,8 +22,7 @@ enum {
     STEP = 3,      /* panels of keys packed at a time */
     GROUP = CDL_LANES == 16 ? 8 : 6, /* rows that share a product with v where they see different keys */
     FEW_ROWS = 16, /* up to here v is read where it is */
-    INLINE_MACS = 50000,
-    MAX_D = 1 << 16
+    MAX_D = 1 << 16 /* width, and number of heads: scratch sizes cannot overflow */
 };
 
 typedef struct job {
@@ -281,7 +280,10 @@ static void run_tiles(void *ctx, int64_t begin, int64_t end) {
     job *j = ctx;
     float *q = cdl_scratch(0, floats(TR * (j->d + 2 * j->dp + 4)));
     float *packed = cdl_scratch(1, floats(KB * j->dp)), *scores = cdl_scratch(2, floats(TR * KB));
-    if (!q || !packed || !scores) return fail(j, CDL_ENOMEM);
+    if (!q || !packed || !scores) {
+        fail(j, CDL_ENOMEM);
+        return;
+    }
     float *m = q + TR * j->d, *o = m + 4 * TR;
     sums sum = {o, m, m + TR}, one = {o + TR * j->dp, m + 2 * TR, m + 3 * TR};
     for (int64_t unit = begin, from, to; unit < end; unit++) {
@@ -335,7 +337,10 @@ static void run_parts(void *ctx, int64_t begin, int64_t end) {
     job *j = ctx;
     float *q = cdl_scratch(0, floats(j->g * j->rows * j->d)), *scores = cdl_scratch(2, floats(j->g * j->rows * KB));
     float *packed = cdl_scratch(1, floats(KB * j->dp));
-    if (!q || !packed || !scores) return fail(j, CDL_ENOMEM);
+    if (!q || !packed || !scores) {
+        fail(j, CDL_ENOMEM);
+        return;
+    }
     for (int64_t index = begin, from, to; index < end; index++) {
         int64_t block = index / j->b, b = index % j->b;
         tile t = open_tile(j, b, 0, 0, NULL);
@@ -375,7 +380,7 @@ static cdl_status check(const cdl_view *v, int32_t n, const cdl_params *p) {
     const int64_t *out = v[OUT].layout->shape, *q = v[Q].layout->shape, *k = v[K].layout->shape;
     for (int i = 0; i < 4; i++)
         if (q[i] != out[i] || k[i] != v[V].layout->shape[i]) return CDL_ESHAPE;
-    if (k[0] != q[0] || k[3] != q[3] || q[3] > MAX_D) return CDL_ESHAPE;
+    if (k[0] != q[0] || k[3] != q[3] || q[2] > MAX_D || q[3] > MAX_D) return CDL_ESHAPE;
     if (q[2] && (k[2] == 0 || q[2] % k[2])) return CDL_ESHAPE;
     if (p->i[0] < 0 || p->i[0] > 1 || p->i[1] < 0 || p->i[1] > INT64_MAX / 2 || p->i[2] < 0) return CDL_EPARAM;
     if (p->i[2] && !p->i[0]) return CDL_EPARAM; /* a window is counted back from the query's own position */
@@ -417,14 +422,13 @@ CDL_KERNEL(attention) {
         if (length_of(&j, b) < 0 || length_of(&j, b) > j.s) return CDL_ERANGE;
     int64_t units = j.b * j.g * j.tiles;
     if (j.rows <= FEW_ROWS && j.blocks > 1 && units < 4 * (int64_t)cdl_threads()) {
-        int64_t bytes = units * j.rows * (j.dp + 2) * (int64_t)sizeof(float);
-        if (!cdl_mul_ok(bytes, j.blocks, &bytes)) return CDL_ESHAPE;
+        int64_t bytes = j.rows * (j.dp + 2) * (int64_t)sizeof(float);
+        if (!cdl_mul_ok(bytes, units, &bytes) || !cdl_mul_ok(bytes, j.blocks, &bytes)) return CDL_ESHAPE;
         if (!(j.parts = cdl_scratch(3, (uint64_t)bytes))) return CDL_ENOMEM;
         cdl_parallel_for(j.blocks * j.b, 1, run_parts, &j);
         if (j.status == CDL_OK) merge_parts(&j);
         return j.status;
     }
-    int64_t macs = CDL_MIN(j.rows, (int64_t)TR) * CDL_MAX(j.s, (int64_t)1) * j.d * 2;
-    cdl_parallel_for(units, CDL_MAX((int64_t)1, INLINE_MACS / macs), run_tiles, &j);
+    cdl_parallel_for(units, cdl_grain(CDL_MIN(j.rows, (int64_t)TR), j.s, 2 * j.d), run_tiles, &j);
     return j.status;
 }

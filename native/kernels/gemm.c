@@ -11,8 +11,7 @@ enum {
     PC = 12,              /* panels of a task */
     FEW_ROWS = 16,        /* up to here, and up to SMALL_B elements, a row-major b is read where it */
     SMALL_B = 8192,       /* is: packing would not pay */
-    PAD = 16,             /* between packed rows: strides of a power of two share few cache lines */
-    INLINE_MACS = 50000   /* less work than this is not worth waking a thread for */
+    PAD = 16              /* between packed rows: strides of a power of two share few cache lines */
 };
 
 typedef struct run {
@@ -159,7 +158,7 @@ cdl_status CDL_NAME(cdl_gemm_run)(const cdl_gemm *g) {
         j.b_k = g->b.col_stride;
         j.b_panel = CDL_PANEL;
     }
-    int64_t macs = CDL_MIN(g->m, (int64_t)MC) * CDL_MIN(g->n, j.task_panels * CDL_PANEL) * CDL_MAX(g->k, (int64_t)1);
-    cdl_parallel_for(tasks, CDL_MAX((int64_t)1, INLINE_MACS / macs), run_tasks, &j);
+    int64_t rows = CDL_MIN(g->m, (int64_t)MC), cols = CDL_MIN(g->n, j.task_panels * CDL_PANEL);
+    cdl_parallel_for(tasks, cdl_grain(rows, cols, CDL_MAX(g->k, (int64_t)1)), run_tasks, &j);
     return j.status;
 }

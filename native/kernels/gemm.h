@@ -21,6 +21,12 @@ typedef struct cdl_matrix {
 } cdl_matrix;
 
 CDL_INLINE int64_t cdl_ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+/* How many pieces of a * b * c products each are worth waking a thread for. */
+CDL_INLINE int64_t cdl_grain(int64_t a, int64_t b, int64_t c) {
+    const int64_t enough = 50000;
+    int64_t products = CDL_MIN(a, enough) * CDL_MIN(b, enough) * CDL_MIN(c, enough);
+    return products > 0 ? CDL_MAX(enough / products, (int64_t)1) : enough;
+}
 CDL_INLINE bool cdl_is_float(int32_t dtype) {
     return dtype == CDL_F32 || dtype == CDL_F16 || dtype == CDL_BF16;
 }

@@ -104,9 +104,8 @@ CDL_KERNEL(matmul) {
     cdl_gemm g = as_gemm(v);
     if (!g.c || (g.k && (!g.a.data || !g.b.data))) return CDL_EARGS;
     if (cdl_is_float(g.c_dtype)) return CDL_NAME(cdl_gemm_run)(&g);
-    int64_t rows = g.m, macs = 0;
+    int64_t rows = g.m;
     for (int32_t i = 0; i < g.batch_rank; i++) rows *= g.batch[i];
-    int64_t grain = cdl_mul_ok(g.n, g.k, &macs) ? 50000 / CDL_MAX(macs, (int64_t)1) : 1;
-    cdl_parallel_for(rows, CDL_MAX((int64_t)1, grain), plain_rows, &g);
+    cdl_parallel_for(rows, cdl_grain(g.n, g.k, 1), plain_rows, &g);
     return CDL_OK;
 }

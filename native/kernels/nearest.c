@@ -13,13 +13,13 @@
 
 enum { SCORES, ROWS, QUERIES, VECTORS, MASK };
 enum {
-    BLOCK = 16,                   /* vectors whose scores are looked at together */
-    TV = CDL_LANES == 8 ? 2 : 4,  /* vectors and queries of a tile of many queries */
+    BLOCK = 16,                    /* vectors whose scores are looked at together */
+    TV = CDL_LANES == 8 ? 2 : 4,   /* vectors and queries of a tile of many queries */
     TQ = CDL_LANES == 1 ? 1 : 4,
     LONE = CDL_LANES == 1 ? 4 : 8, /* vectors of a tile of one query */
     AHEAD = 2 * BLOCK,             /* vectors from where a block is first read to what is prefetched */
-    GROUP_BYTES = 256 << 10,      /* of queries that pass a chunk together */
-    MIN_CHUNK = 1024              /* vectors */
+    GROUP_BYTES = 256 << 10,       /* of queries that pass a chunk together */
+    MIN_CHUNK = 1024               /* vectors */
 };
 
 typedef struct entry {
@@ -274,7 +274,8 @@ static void cut(job *j) {
 /* Queries padded to whole vectors of lanes, and empty heaps. */
 static cdl_status prepare(job *j, const cdl_view *v) {
     const cdl_layout *q = v[QUERIES].layout;
-    int64_t floats, entries, bytes, heaps = j->chunks * j->m;
+    int64_t floats, entries, bytes, heaps;
+    if (!cdl_mul_ok(j->chunks, j->m, &heaps)) return CDL_ESHAPE;
     if (!cdl_mul_ok(j->m, j->dp, &floats) || !cdl_mul_ok(floats, sizeof(float), &floats)) return CDL_ESHAPE;
     if (!cdl_mul_ok(heaps, j->k, &entries) || !cdl_add_ok(entries, heaps, &bytes)) return CDL_ESHAPE;
     if (!cdl_mul_ok(bytes, sizeof(entry), &bytes)) return CDL_ESHAPE;
@@ -306,9 +307,8 @@ CDL_KERNEL(nearest) {
     }
     cut(&j);
     if ((s = prepare(&j, v)) != CDL_OK) return s;
-    int64_t macs = j.group * CDL_MIN(j.chunk, j.n) * CDL_MAX(j.d, (int64_t)1), inline_macs = 50000;
-    cdl_parallel_for(j.chunks * cdl_ceil_div(j.m, j.group), CDL_MAX((int64_t)1, inline_macs / CDL_MAX(macs, (int64_t)1)),
-                     search_units, &j);
+    int64_t units = j.chunks * cdl_ceil_div(j.m, j.group);
+    cdl_parallel_for(units, cdl_grain(j.group, CDL_MIN(j.chunk, j.n), j.d), search_units, &j);
     if (j.status != CDL_OK) return j.status;
     for (int64_t q = 0; q < j.m; q++) answer(&j, v, q, v[SCORES].layout->shape[1]);
     return CDL_OK;

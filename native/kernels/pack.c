@@ -162,6 +162,6 @@ CDL_KERNEL(pack) {
     pack_job j = {.in = {v[1].data, in->dtype, rows, cols, rows > 1 ? in->strides[0] : 0,
                          cols > 1 ? in->strides[1] : 1},
                   .out = v[0].data};
-    cdl_parallel_for(cdl_ceil_div(rows, CDL_PANEL), CDL_MAX((int64_t)1, 4096 / cols), pack_panels, &j);
+    cdl_parallel_for(cdl_ceil_div(rows, CDL_PANEL), cdl_grain(CDL_PANEL, cols, 1), pack_panels, &j);
     return CDL_OK;
 }

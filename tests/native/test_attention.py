@@ -10,9 +10,11 @@ import pytest
 from harness import (
     EARGS,
     EDTYPE,
+    ENOMEM,
     EPARAM,
     ERANGE,
     ESHAPE,
+    View,
     bf16,
     from_bf16,
     step,
@@ -237,3 +239,17 @@ def test_wrong_calls_are_told(each_isa: str) -> None:
         assert step("attention", out, q, k, v, i=whole_numbers, f=(1.0, 0.0)) == EPARAM
     assert step("attention", out, q, k, v, f=(1.0, -1.0)) == EPARAM
     assert step("attention", out, q, k, v, f=(1.0, float("nan"))) == EPARAM
+
+
+def test_sizes_past_all_memory_are_refused() -> None:
+    one = np.zeros(1, np.float32)
+
+    def view(*shape: int) -> View:
+        return View(one, "f32", shape, (0, 0, 0, 0))
+
+    many = view(1, 1, 2**40, 1)
+    assert step("attention", many, many, many, many) == ESHAPE
+    wide = view(1, 1, 1, 2**40)
+    assert step("attention", wide, wide, wide, wide) == ESHAPE
+    query, key = view(1, 16, 1, 1), view(1, 2**57, 1, 1)
+    assert step("attention", query, query, key, key) in (ENOMEM, ESHAPE)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import EARGS, EDTYPE, ESHAPE, step
+from harness import EARGS, EDTYPE, ESHAPE, View, step
 from harness import run as call
 from products import Array, same_bits, threads
 
@@ -158,3 +158,14 @@ def test_wrong_calls_are_told(each_isa: str) -> None:
     assert step("nearest", scores, rows, q, x[:, :7]) == ESHAPE
     assert step("nearest", scores, rows, q, x, np.ones(9, np.uint8)) == ESHAPE
     assert step("nearest", scores[0], rows[0], q[0], x) == ESHAPE
+
+
+@pytest.mark.parametrize("d", [0, 1])
+def test_sizes_past_all_memory_are_refused(d: int) -> None:
+    q, x = data(1, 10, d)
+    scores, rows = np.zeros((1, 4), np.float32), np.zeros((1, 4), np.int64)
+    many = 2**60
+    views = [View(a, kind, (many, a.shape[1]), (0, 1)) for a, kind in (
+        (scores, "f32"), (rows, "i64"), (q, "f32")
+    )]  # fmt: skip
+    assert step("nearest", *views, x) == ESHAPE
