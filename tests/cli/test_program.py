@@ -135,13 +135,106 @@ def test_a_reader_that_goes_away_is_no_error(installed: Program) -> None:
         assert process.wait() == exits.BROKEN_PIPE
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="a POSIX shell")
-def test_a_closed_stdout_is_no_crash(candle: Program) -> None:
-    command = f"{sys.executable} -m candle list >&-"
-    done = subprocess.run(
-        ["sh", "-c", command], env=candle.env, capture_output=True, text=True, check=False
+def shell(candle: Program, command: str) -> subprocess.CompletedProcess[str]:
+    """`candle` with redirections, as a shell does them."""
+    line = f"{sys.executable} -m candle {command}"
+    return subprocess.run(
+        ["sh", "-c", line],
+        cwd=candle.cwd,
+        env=candle.env,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a POSIX shell")
+def test_output_that_would_be_lost_is_an_error(candle: Program) -> None:
+    """A closed stdout, and a full device: a message and a code, never a silent success."""
+    for command in ("--help", "list", "doctor --json"):
+        done = shell(candle, f"{command} >&-")
+        assert (done.returncode, done.stderr) == (exits.FAILED, "error: stdout is closed\n")
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full")
+    for command in ("--help", "--version", "doctor --json"):
+        done = shell(candle, f"{command} >/dev/full")
+        assert (done.returncode, done.stderr) == (exits.FAILED, "error: No space left on device\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a POSIX shell")
+def test_a_closed_stderr_takes_no_file_of_ours(installed: Program) -> None:
+    done = shell(installed, "search notes tea --top-k=1 <&- 2>&-")
+    assert done.returncode == 0 and done.stdout
+
+
+def test_empty_names_and_paths_are_usage_errors(candle: Program, package: Path) -> None:
+    """`candle remove "$unset"` removes nothing and says why."""
+    for arguments in (
+        ("remove", ""),
+        ("show", ""),
+        ("verify", ""),
+        ("install", ""),
+        ("install", package, "--as", ""),
+        ("search", "", "tea"),
+        ("ask", "", "tea?"),
+        ("generate", "", "tea"),
+        ("embed", "--input=", "--output=x.candle"),
+        ("embed", "--input=chunks.jsonl", "--output="),
+    ):
+        assert "it is empty." in candle(*arguments, code=exits.USAGE).stderr
+
+
+def test_a_filter_nested_too_deeply_is_refused(candle: Program) -> None:
+    done = candle("search", "notes", "tea", "--filter", "a=" + "[" * 60_000, code=exits.USAGE)
+    assert "nested too deeply" in done.stderr
+
+
+def test_an_interrupt_lost_while_freeing_comes_again() -> None:
+    """Python drops an exception raised in `__del__`; the program raises this one again."""
+    code = """
+import signal, sys, time
+from candle.cli import interrupts
+
+class Freed:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+interrupts.install()
+try:
+    Freed()
+    time.sleep(30)
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (exits.INTERRUPTED, "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_ctrl_c_while_modules_load_leaves_no_traceback(candle: Program) -> None:
+    """The signal comes within an import of the program's own."""
+    code = """
+import os, signal, sys
+
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == "candle.tensor":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupts())
+import candle_cli
+candle_cli.main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, "list"],
+        env=candle.env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (exits.INTERRUPTED, "", "")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from ..llm import Generator
 from ..rag.answer import Answer, ask
 from ..rag.retriever import Document, Retriever
 from . import output
-from .options import TEXT, filters, json_flag, max_tokens, parse_filters, stream, top_k
+from .options import NAME, TEXT, filters, json_flag, max_tokens, parse_filters, stream, top_k
 from .search import as_object
 
 EPILOG = """\
@@ -25,11 +25,11 @@ WIDTH = 96
 
 
 @click.command("ask", epilog=EPILOG)
-@click.argument("name", type=TEXT)
+@click.argument("name", type=NAME)
 @click.argument("question", type=TEXT)
 @click.option(
     "--model",
-    type=TEXT,
+    type=NAME,
     default="smollm2-135m-instruct",
     show_default=True,
     help="The language model: a name or a path.",
@@ -61,7 +61,7 @@ def command(
     if as_json:
         output.say_json(as_json_object(answer))
         return
-    output.say("" if streamed else answer.text)
+    output.say_now("\n" if streamed else answer.text + "\n")
     show_sources(answer)
 
 

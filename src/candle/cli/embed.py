@@ -12,7 +12,7 @@ from ..rag.chunk import CHUNK_SIZE, OVERLAP
 from ..rag.ingest import AddReport
 from ..rag.package import build_package
 from . import output
-from .options import PATH, TEXT, json_flag
+from .options import NAME, PATH, json_flag
 
 EPILOG = """\
 \b
@@ -29,14 +29,14 @@ paragraphs and sentences.
 @click.command("embed", epilog=EPILOG)
 @click.option(
     "--model",
-    type=TEXT,
+    type=NAME,
     default="all-minilm-l6-v2",
     show_default=True,
     help="The embedding model: a name or a path.",
 )
 @click.option("--input", "source", type=PATH, required=True, help="A file or a folder.")
 @click.option("--output", "target", type=PATH, required=True, help="The .candle file to write.")
-@click.option("--name", type=TEXT, help="The package's name. Default: the stem of OUTPUT.")
+@click.option("--name", type=NAME, help="The package's name. Default: the stem of OUTPUT.")
 @click.option(
     "--chunk-size",
     type=int,
@@ -91,7 +91,7 @@ def refuse_other_file(target: Path) -> None:
     """Raises OptionError unless `target` is new, or a package that may be replaced."""
     if not target.exists():
         return
-    found = "a folder"
+    found = "a folder" if target.is_dir() else "a device, pipe or socket"
     if target.is_file():
         with target.open("rb") as stream:
             found = describe(stream.read(HEAD), target.stat().st_size)

@@ -8,7 +8,7 @@ import click
 
 from ..llm import Generator, TextStream
 from . import output
-from .options import TEXT, json_flag, max_tokens, read_prompt, sampling, stream
+from .options import NAME, TEXT, json_flag, max_tokens, read_prompt, sampling, stream
 
 EPILOG = """\
 \b
@@ -24,7 +24,7 @@ result is one object: text, finish_reason ("stop" or "length"), prompt_tokens an
 
 
 @click.command("generate", epilog=EPILOG)
-@click.argument("model", type=TEXT)
+@click.argument("model", type=NAME)
 @click.argument("prompt", type=TEXT)
 @stream
 @max_tokens
@@ -83,7 +83,7 @@ def print_stream(pieces: TextStream) -> None:
     """Each piece as it comes, and the end of the line."""
     for piece in pieces:
         output.say_now(piece)
-    output.say()
+    output.say_now("\n")
 
 
 def print_json(pieces: TextStream) -> None:

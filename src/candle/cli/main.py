@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import signal
 import sys
 import traceback
 from importlib import import_module
 from pathlib import Path
-from types import FrameType
 from typing import NoReturn
 
 import click
 
 from .._version import __version__
-from . import exits, output
+from . import exits, interrupts, output
 
 # name -> what the list of commands says; the module of that name is loaded when it runs
 COMMANDS: dict[str, dict[str, str]] = {
@@ -106,21 +105,24 @@ def program(ctx: click.Context) -> None:
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Runs the program and exits with its code."""
     output.configure()
-    _exit_on_sigterm()
-    sys.exit(run(arguments))
+    interrupts.install()
+    code = run(arguments)
+    interrupts.leave()
+    sys.exit(code)
 
 
 def run(arguments: list[str] | None = None) -> int:
     """Runs one command; its exit code. Everything that can go wrong ends here, in words."""
     try:
+        output.require()
         _invoke(sys.argv[1:] if arguments is None else arguments)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        output.flush()
         return 0
     except click.exceptions.Exit as end:
         return end.exit_code
     except (click.Abort, KeyboardInterrupt):
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C ends it without a word
+        with contextlib.suppress(OSError):
+            output.end_line()
         return exits.INTERRUPTED
     except click.ClickException as error:
         return _refuse_usage(error)
@@ -164,16 +166,3 @@ def _report(error: Exception) -> int:
     text, hint = exits.explain(error)
     output.note(f"error: {text}" + (f"\n  {hint}" if hint else ""))
     return exits.exit_code(error)
-
-
-def _exit_on_sigterm() -> None:
-    """SIGTERM unwinds as an exception does, so that nothing half-made stays behind."""
-
-    def leave(number: int, frame: FrameType | None) -> NoReturn:
-        sys.exit(exits.TERMINATED)
-
-    signal.signal(signal.SIGTERM, leave)
-
-
-if __name__ == "__main__":
-    main()

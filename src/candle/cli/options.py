@@ -26,8 +26,25 @@ def text(value: str) -> str:
         raise click.BadParameter(f"{value!r} is not valid UTF-8.") from None
 
 
+def named(value: str) -> str:
+    """A text that is not empty: an unset variable is not a name. Raises BadParameter."""
+    if not value:
+        raise click.BadParameter("it is empty.")
+    return text(value)
+
+
+class _Path(click.Path):
+    """A path as the system has it, not empty."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not value:
+            self.fail("it is empty.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 TEXT = click.types.FuncParamType(text)
-PATH = click.Path(path_type=str)
+NAME = click.types.FuncParamType(named)
+PATH = _Path(path_type=str)
 
 
 def json_flag(what: str) -> Callable[[F], F]:
@@ -89,11 +106,18 @@ def parse_filters(conditions: tuple[str, ...]) -> dict[str, Any] | None:
             raise click.BadParameter(f"{condition!r} is not KEY=VALUE.", param_hint="'--filter'")
         if key in found:
             raise click.BadParameter(f"{key!r} is given twice.", param_hint="'--filter'")
-        try:
-            found[key] = json.loads(value)
-        except ValueError:
-            found[key] = value
+        found[key] = _value(value)
     return found or None
+
+
+def _value(word: str) -> Any:
+    try:
+        return json.loads(word)
+    except ValueError:
+        return word
+    except RecursionError:
+        what = f"a value of {len(word):,} characters is nested too deeply."
+        raise click.BadParameter(what, param_hint="'--filter'") from None
 
 
 def read_prompt(prompt: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import os
@@ -17,6 +18,8 @@ Progress = Callable[[int, "int | None"], None]
 # what moves a terminal's cursor or changes its state has no place in a document's text
 _CONTROLS = {c: f"\\x{c:02x}" for c in (*range(32), *range(127, 160)) if c not in (9, 10)}
 
+_open_line = False  # whether the last piece of a stream left the cursor within a line
+
 
 def configure() -> None:
     """UTF-8 whatever the locale says, and warnings as single lines."""
@@ -25,6 +28,18 @@ def configure() -> None:
             # backslashreplace: a file name may hold bytes that are no text
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     warnings.showwarning = _show_warning  # type: ignore[assignment]
+
+
+def require() -> None:
+    """Raises OSError where stdout is closed: what is printed would be lost."""
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, "stdout is closed")
+
+
+def flush() -> None:
+    """Hands everything printed to the system. Raises OSError where it cannot be written."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
 
 
 def is_terminal(stream: TextIO | None = None) -> bool:
@@ -40,9 +55,16 @@ def say(text: str = "", end: str = "\n") -> None:
 
 def say_now(text: str) -> None:
     """Writes a piece of a stream, at once."""
+    global _open_line
+    _open_line = not text.endswith("\n") if text else _open_line
     say(text, end="")
-    if sys.stdout is not None:
-        sys.stdout.flush()
+    flush()
+
+
+def end_line() -> None:
+    """Ends the line that a stream was interrupted in."""
+    if _open_line:
+        say_now("\n")
 
 
 def say_json(value: Any) -> None:

@@ -6,7 +6,7 @@ import click
 
 from ..package.store import Store
 from . import output
-from .options import TEXT
+from .options import NAME
 
 EPILOG = """\
 \b
@@ -19,8 +19,8 @@ The space is freed by `candle gc`. Documents that you added to an installed know
 
 
 @click.command("remove", epilog=EPILOG)
-@click.argument("name", type=TEXT)
-@click.argument("version", type=TEXT, required=False)
+@click.argument("name", type=NAME)
+@click.argument("version", type=NAME, required=False)
 def command(name: str, version: str | None) -> None:
     """Remove an installed package, or one version of it."""
     for removed in Store().remove(name.lower(), version):

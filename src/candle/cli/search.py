@@ -6,7 +6,7 @@ import click
 
 from ..rag.retriever import Document, Retriever
 from . import output
-from .options import TEXT, filters, json_flag, parse_filters, top_k
+from .options import NAME, TEXT, filters, json_flag, parse_filters, top_k
 
 EPILOG = """\
 \b
@@ -21,7 +21,7 @@ With --json each result is one line: an object with score, scores, id, document,
 
 
 @click.command("search", epilog=EPILOG)
-@click.argument("name", type=TEXT)
+@click.argument("name", type=NAME)
 @click.argument("query", type=TEXT)
 @top_k
 @filters

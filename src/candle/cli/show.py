@@ -12,7 +12,7 @@ from ..package.manifest import Manifest
 from ..package.reader import PackageReader
 from ..package.store import Store
 from . import output
-from .options import TEXT, json_flag
+from .options import NAME, json_flag
 
 EPILOG = """\
 \b
@@ -25,7 +25,7 @@ NAME is an installed package, or the path of a .candle file.
 
 
 @click.command("show", epilog=EPILOG)
-@click.argument("name", type=TEXT)
+@click.argument("name", type=NAME)
 @json_flag("Print one JSON object.")
 def command(name: str, as_json: bool) -> None:
     """Show what a package holds."""

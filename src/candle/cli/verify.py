@@ -7,7 +7,7 @@ import click
 from ..package.reader import PackageReader
 from ..package.store import Store
 from . import output
-from .options import TEXT
+from .options import NAME
 from .show import is_file
 
 EPILOG = """\
@@ -21,7 +21,7 @@ NAME is an installed package, or the path of a .candle file. Exits with 1 if any
 
 
 @click.command("verify", epilog=EPILOG)
-@click.argument("name", type=TEXT)
+@click.argument("name", type=NAME)
 def command(name: str) -> None:
     """Check every byte of a package."""
     if is_file(name):
