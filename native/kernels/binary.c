@@ -19,6 +19,34 @@ CDL_INLINE int64_t cdl_floor_div(int64_t x, int64_t y, int32_t *status) {
     int64_t q = x / y;
     return q - (x % y != 0 && (x < 0) != (y < 0));
 }
+/* rem: what is left of x after whole multiples of y, exactly, with the sign of y. floor_div: how many
+ * multiples those are; x / y rounded down would count one too many where the quotient rounds up. */
+#define CDL_FLOORED(T, suffix, fmod_, floor_, copysign_)                                            \
+    CDL_INLINE T cdl_rem_##suffix(T x, T y) {                                                      \
+        T left = fmod_(x, y);                                                                      \
+        if (left == 0) return copysign_(0, y);                                                     \
+        return (left < 0) != (y < 0) ? left + y : left;                                            \
+    }                                                                                              \
+    CDL_INLINE T cdl_floor_div_##suffix(T x, T y) {                                                \
+        T left = fmod_(x, y), quotient = x / y;                                                    \
+        if (y == 0 || quotient != quotient) return quotient;                                       \
+        T whole = (x - left) / y;                                                                  \
+        if (left != 0 && (left < 0) != (y < 0)) whole -= 1;                                        \
+        if (whole == 0) return copysign_(0, quotient);                                             \
+        T below = floor_(whole);                                                                   \
+        return whole - below > (T)0.5 ? below + 1 : below;                                         \
+    }
+CDL_FLOORED(float, f32, fmodf, floorf, copysignf)
+CDL_FLOORED(double, f64, fmod, floor, copysign)
+/* A function of floats for each lane: exact ones have the same bits on every ISA. */
+CDL_INLINE vf cdl_lanes(vf x, vf y, float (*fn)(float, float)) {
+    float a[CDL_LANES], b[CDL_LANES];
+    v_store(a, x);
+    v_store(b, y);
+    for (int i = 0; i < CDL_LANES; i++) a[i] = fn(a[i], b[i]);
+    return v_load(a);
+}
+
 /* Wraps; a negative power is CDL_EPARAM. */
 CDL_INLINE int64_t cdl_int_pow(int64_t x, int64_t y, int32_t *status) {
     if (y < 0) {

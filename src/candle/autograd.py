@@ -278,6 +278,10 @@ def _binary(kind: B, a: Value, b: Value, out: Value, g: Value) -> Grads:
             return (g.mul(b) if a.tracked else None), (g.mul(a) if b.tracked else None)
         case B.DIV:
             return g.div(b), (g.mul(out).div(b).neg() if b.tracked else None)
+        case B.FLOOR_DIV:
+            return None, None  # steps: flat wherever there is a slope
+        case B.REM:
+            return g, (g.mul(a.floor_div(b)).neg() if b.tracked else None)
         case B.POW:
             return _pow(a, b, out, g)
         case B.MAXIMUM | B.MINIMUM:

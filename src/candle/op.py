@@ -98,6 +98,8 @@ class BinaryKind(Enum):
     SUB = "sub"
     MUL = "mul"
     DIV = "div"
+    FLOOR_DIV = "floor_div"
+    REM = "rem"
     POW = "pow"
     MAXIMUM = "maximum"
     MINIMUM = "minimum"

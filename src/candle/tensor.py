@@ -41,7 +41,7 @@ Axes = int | Sequence[int] | None
 
 _ids = itertools.count(1)
 _runners = eager.RUNNERS
-_ADD, _SUB, _MUL, _DIV, _POW, _MAXIMUM, _MINIMUM = BinaryKind  # members cost more to look up
+_ADD, _SUB, _MUL, _DIV, _FLOOR_DIV, _REM, _POW, _MAXIMUM, _MINIMUM = BinaryKind  # looked up once
 
 
 class Tensor:
@@ -284,12 +284,14 @@ class Tensor:
 
     def floor_div(self, other: Tensor | Number) -> Tensor:
         """The quotient rounded down. Raises ZeroDivisionError for integers over zero."""
-        quotient = self._binary(_DIV, other)
-        return quotient.floor() if quotient.dtype.is_float else quotient
+        return self._binary(_FLOOR_DIV, other)
 
     def rem(self, other: Tensor | Number) -> Tensor:
-        """What floor_div leaves, of the sign of other: self - self.floor_div(other) * other."""
-        return self.sub(self.floor_div(other).mul(other))
+        """What floor_div leaves, exactly, with the sign of other. NumPy's rules for both.
+
+        Raises ZeroDivisionError for integers over zero; floats give NaN.
+        """
+        return self._binary(_REM, other)
 
     def pow(self, other: Tensor | Number) -> Tensor:
         """self to the power of other, broadcast."""

@@ -231,6 +231,7 @@ def test_in_place_and_threads_change_nothing() -> None:
 
 BINARY = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
+    "floor_div": np.floor_divide, "rem": np.remainder,
     "maximum": np.maximum, "minimum": np.minimum,
 }  # fmt: skip
 
@@ -268,7 +269,7 @@ def test_integer_arithmetic_wraps_and_divides_towards_minus_infinity(dtype: Any)
     y[::3] = RNG.integers(max(info.min, -4), 5, 1000)
     y[y == 0] = 3
     with np.errstate(over="ignore"):
-        for op in ("add", "sub", "mul", "maximum", "minimum"):
+        for op in ("add", "sub", "mul", "maximum", "minimum", "floor_div", "rem"):
             assert (run(op, np.empty_like(x), x, y) == BINARY[op](x, y)).all()
         assert (run("div", np.empty_like(x), x, y) == np.floor_divide(x, y)).all()
         small = (np.abs(y.astype(np.int64)) % 9).astype(dtype)
@@ -281,6 +282,8 @@ def test_integer_division_by_zero_is_a_status_not_a_signal() -> None:
     """pytorch#327; INT_MIN / -1 wraps."""
     ones = np.ones(700, np.int32)
     assert step("div", np.empty_like(ones), ones, ones * 0) == EDIVZERO
+    assert step("floor_div", np.empty_like(ones), ones, ones * 0) == EDIVZERO
+    assert step("rem", np.empty_like(ones), ones, ones * 0) == EDIVZERO
     assert step("pow", np.empty_like(ones), ones, -ones) == EPARAM
     low = np.array([-(2**63)])
     assert run("div", np.empty_like(low), low, np.array([-1])).tolist() == [-(2**63)]

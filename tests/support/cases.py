@@ -100,7 +100,7 @@ _PAIRS = {
 
 def _binary() -> Iterator[Case]:
     for kind in BinaryKind:
-        low = 0.4 if kind in (BinaryKind.DIV, BinaryKind.POW) else -2.0
+        low = 0.4 if kind.value in ("div", "floor_div", "rem", "pow") else -2.0
         for pair, shapes in _PAIRS.items():
             run = lambda a, b, name=kind.value: getattr(a, name)(b)  # noqa: E731
             means = oracle.BINARY[kind.value]

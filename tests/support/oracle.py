@@ -68,6 +68,8 @@ BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "sub": np.subtract,
     "mul": np.multiply,
     "div": divide,
+    "floor_div": np.floor_divide,
+    "rem": np.remainder,
     "pow": np.power,
     "maximum": np.maximum,
     "minimum": np.minimum,
