@@ -84,3 +84,23 @@ def test_what_is_refused() -> None:
         F.cross_entropy(x, t, label_smoothing=1.5)
     with pytest.raises(OptionError, match="reduction"):
         F.cross_entropy(x, t, reduction="median")
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_sums_of_half_precision_are_kept_in_single(dtype: str) -> None:
+    """65,504 is the greatest f16: neither 70,000 ones nor squares of 300 may become infinite."""
+    many = Tensor.zeros(70_000, dtype)
+    assert F.logsumexp(many).to_scalar() == pytest.approx(np.log(70_000), rel=1e-2)
+    far, near = Tensor.full(4, 190.0, dtype), Tensor.zeros(4, dtype)
+    loss = F.mse(
+        Tensor.cat([far, Tensor.full(4, 300.0, dtype), *[near] * 6]), Tensor.zeros(32, dtype)
+    )
+    assert loss.to_scalar() == pytest.approx((4 * 190.0**2 + 4 * 300.0**2) / 32, rel=1e-2)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-3, 1.0, 1e20, 3e38])
+def test_normalize_does_not_overflow(size: float) -> None:
+    """Squares of 1e20 are past f32; a row shorter than epsilon is divided by epsilon."""
+    made = F.normalize(Tensor([[size, -size], [0.0, 0.0]]))
+    side = np.sqrt(0.5) if size > 1e-12 else size / 1e-12
+    assert_close(made, Tensor([[side, -side], [0.0, 0.0]]), 1e-6, 1e-30)

@@ -70,7 +70,7 @@ class Device:
         """A `Device` itself, or its text: `"cpu"`, `"cuda:1"`. Raises DeviceError."""
         if isinstance(value, Device):
             return value
-        name, _, number = value.partition(":")
+        name, _, number = value.partition(":") if isinstance(value, str) else ("", "", "")
         known = {k.value for k in DeviceKind}
         if name not in known or (number and not number.isascii()) or not (number or "0").isdigit():
             raise DeviceError("device", f"one of {', '.join(sorted(known))}, ':n' after it", value)

@@ -81,7 +81,7 @@ class DType(Enum):
         """`DType` itself, or its name: `DType.of("f16")`."""
         if isinstance(value, DType):
             return value
-        found = _BY_NAME.get(value)
+        found = _BY_NAME.get(value) if isinstance(value, str) else None
         if found is None:
             raise DTypeError("dtype", f"one of {', '.join(_BY_NAME)}", repr(value))
         return found

@@ -34,8 +34,8 @@ class CandleError(Exception):
         self.expected = expected
         self.got = got
         self.hint = hint
-        text = f"{op}: expected {expected}" if expected != "" else f"{op}"
-        if got != "":
+        text = f"{op}: expected {expected}" if _is_said(expected) else f"{op}"
+        if _is_said(got):
             text += f", got {got}"
         if hint:
             text += f" ({hint})"
@@ -43,6 +43,11 @@ class CandleError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.op, self.expected, self.got, self.hint)
+
+
+def _is_said(value: object) -> bool:
+    """Whether a field holds something; an array is asked nothing."""
+    return not isinstance(value, str) or value != ""
 
 
 class ShapeError(CandleError, ValueError):

@@ -10,7 +10,9 @@ from .dtype import DType
 from .errors import DTypeError, OptionError, ShapeError
 from .op import Activation, Reduction
 from .shape import Shape, as_ints, axis_of
-from .tensor import Tensor
+from .tensor import Tensor, require_tensors
+
+_run = Tensor.apply  # of no tensor too: it says which operation wants one
 
 
 def softmax(x: Tensor, axis: int = -1) -> Tensor:
@@ -24,30 +26,36 @@ def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
 
 
 def _along_last(x: Tensor, axis: int, log: bool) -> Tensor:
+    require_tensors("softmax", x)
     at = axis_of("softmax", axis, x.rank)
     if x.rank == 0:
         return _along_last(x.unsqueeze(0), 0, log).squeeze(0)
     if at == x.rank - 1:
-        return x.apply(op.Softmax((x,), log))
+        return _run(x, op.Softmax((x,), log))
     moved = x.transpose(at, -1)
-    return moved.apply(op.Softmax((moved,), log)).transpose(at, -1)
+    return _run(moved, op.Softmax((moved,), log)).transpose(at, -1)
 
 
 def logsumexp(x: Tensor, axis: int = -1, keepdim: bool = False) -> Tensor:
     """log of the sum of exponentials along an axis, without overflow."""
-    top = x.max(axis, keepdim=True).detach()
-    total = x.sub(top).exp().sum(axis, keepdim=True).log().add(top)
+    require_tensors("logsumexp", x)
+
+    def run(x: Tensor) -> Tensor:
+        top = x.max(axis, keepdim=True).detach()
+        return x.sub(top).exp().sum(axis, keepdim=True).log().add(top)
+
+    total = _in_single(run, x)
     return total if keepdim else total.squeeze(axis)
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, epsilon: float = 1e-5) -> Tensor:
     """(x - mean) / sqrt(var + epsilon) * weight + bias over the last axis (Ba et al. 2016)."""
-    return x.apply(op.LayerNorm((x, weight, bias), epsilon))
+    return _run(x, op.LayerNorm((x, weight, bias), epsilon))
 
 
 def rms_norm(x: Tensor, weight: Tensor, epsilon: float = 1e-6) -> Tensor:
     """x / sqrt(mean(x^2) + epsilon) * weight over the last axis (Zhang and Sennrich 2019)."""
-    return x.apply(op.RmsNorm((x, weight), epsilon))
+    return _run(x, op.RmsNorm((x, weight), epsilon))
 
 
 def linear(
@@ -61,8 +69,11 @@ def linear(
 
     The weight may be of a block type: then x is quantised to int8 by blocks of 32, unless `exact`.
     """
+    if not isinstance(activation, Activation):
+        known = ", ".join(Activation.__members__)
+        raise OptionError("linear", f"an Activation ({known})", repr(activation))
     inputs = (x, weight) if bias is None else (x, weight, bias)
-    return x.apply(op.Linear(inputs, activation, exact))
+    return _run(x, op.Linear(inputs, activation, exact))
 
 
 def attention(
@@ -82,9 +93,12 @@ def attention(
     `lengths` (i32 [b]): valid keys of each row. `causal`: query i sees keys up to position + i;
     `window`: only the last so many of them (0: all). A query that sees no key gives zeros.
     """
+    require_tensors("attention", q)
     inputs = (q, k, v) if lengths is None else (q, k, v, lengths)
+    if q.rank != 4:
+        raise ShapeError("attention", "q of [b,t,h,d]", list(q.shape))
     used = 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale
-    return q.apply(op.Attention(inputs, used, causal, position, window, softcap))
+    return _run(q, op.Attention(inputs, used, causal, position, window, softcap))
 
 
 def rope(
@@ -98,15 +112,16 @@ def rope(
     scale: float = 1.0,
 ) -> Tensor:
     """Rotary position embedding of x [.., t, h, d] at positions i32 [t] (Su et al. 2021)."""
+    require_tensors("rope", x)
     if x.rank == 0:
         raise ShapeError("rope", "x of [.., t, h, d]", list(x.shape))
     inputs = (x, positions) if factors is None else (x, positions, factors)
-    return x.apply(op.Rope(inputs, x.shape[-1] if width is None else width, base, neox, scale))
+    return _run(x, op.Rope(inputs, x.shape[-1] if width is None else width, base, neox, scale))
 
 
 def embedding(table: Tensor, indices: Tensor) -> Tensor:
     """Rows of table [n, d] at integer indices of any shape; block rows are dequantised."""
-    return table.apply(op.Take((table, indices)))
+    return _run(table, op.Take((table, indices)))
 
 
 def nearest(
@@ -118,34 +133,43 @@ def nearest(
     than k rows match, the rest is score -inf and row -1.
     """
     inputs = (queries, vectors) if mask is None else (queries, vectors, mask)
-    scores, rows = queries.apply(op.Nearest(inputs, k))
+    scores, rows = _run(queries, op.Nearest(inputs, k))
     return scores, rows
 
 
 def pack(weight: Tensor) -> Tensor:
     """A [n, k] weight in the layout that the f32 product reads; for inference."""
+    require_tensors("pack", weight)
     if weight.dtype is DType.F32X16:
         return weight
     if not weight.dtype.is_float:
         raise DTypeError("pack", "a float dtype", weight.dtype)
-    return weight.apply(op.Pack((weight,)))
+    return _run(weight, op.Pack((weight,)))
 
 
 def normalize(x: Tensor, epsilon: float = 1e-12) -> Tensor:
     """Rows scaled to length 1; a row shorter than epsilon is divided by epsilon instead.
 
-    Half precision is scaled in f32, which holds epsilon.
+    Half precision is scaled in f32, which holds epsilon. Squares do not overflow: a row is divided
+    by its greatest element first.
     """
-    if x.dtype in (DType.F16, DType.BF16):
-        return normalize(x.to_dtype(DType.F32), epsilon).to_dtype(x.dtype)
-    length = x.sqr().sum(-1, keepdim=True).sqrt().maximum(epsilon)
-    return x.div(length)
+    require_tensors("normalize", x)
+
+    def run(x: Tensor) -> Tensor:
+        if not x.shape or not x.shape[-1]:
+            raise ShapeError("normalize", "rows with elements", list(x.shape))
+        top = x.detach().abs().max(-1, keepdim=True).maximum(epsilon)
+        scaled = x.div(top)
+        length = scaled.sqr().sum(-1, keepdim=True).sqrt()
+        return scaled.div(length.maximum(top.recip().mul(epsilon)))
+
+    return _in_single(run, x)
 
 
 def mse(x: Tensor, target: Tensor) -> Tensor:
     """Mean squared error. Raises ShapeError unless the shapes are equal: losses never broadcast."""
     _same_shape("mse", x, target)
-    return x.sub(target).sqr().mean()
+    return _in_single(lambda x, target: x.sub(target).sqr().mean(), x, target)
 
 
 def bce_with_logits(
@@ -161,6 +185,12 @@ def bce_with_logits(
     Raises ShapeError unless logits and target have one shape.
     """
     _same_shape("bce_with_logits", logits, target)
+    return _in_single(_bce, logits, target, weight, pos_weight)
+
+
+def _bce(
+    logits: Tensor, target: Tensor, weight: Tensor | None, pos_weight: Tensor | None
+) -> Tensor:
     # log(1 + exp(-x)); maximum, not relu: its slope at 0 is a half
     softplus = logits.neg().maximum(0.0).add(logits.abs().neg().exp().add(1.0).log())
     slope = target.neg().add(1.0)
@@ -181,14 +211,19 @@ def contrastive(x: Tensor, target: Tensor, temperature: float = 0.05) -> Tensor:
         raise ShapeError("contrastive", "[n, d] with rows", list(x.shape))
     if not temperature > 0:
         raise OptionError("contrastive", "a temperature above 0", temperature)
-    rows, others = normalize(x), normalize(target)
-    scores = rows.matmul(others.t()).mul(1.0 / temperature)
-    own = rows.mul(others).sum(-1).mul(1.0 / temperature)
-    return logsumexp(scores, -1).sub(own).mean()
+
+    def run(x: Tensor, target: Tensor) -> Tensor:
+        rows, others = normalize(x), normalize(target)
+        scores = rows.matmul(others.t()).mul(1.0 / temperature)
+        own = rows.mul(others).sum(-1).mul(1.0 / temperature)
+        return logsumexp(scores, -1).sub(own).mean()
+
+    return _in_single(run, x, target)
 
 
 def _same_shape(name: str, x: Tensor, target: Tensor) -> None:
     """Losses never broadcast: (n, 1) against (n,) would be n times n differences."""
+    require_tensors(name, x, target)
     if x.shape == target.shape:
         return
     hint = ""
@@ -214,6 +249,7 @@ def cross_entropy(
     is 0 (not NaN) where every target is ignored. `reduction`: mean, sum or none. Raises RangeError
     (an IndexError) that names row and value for a target that is no class.
     """
+    require_tensors("cross_entropy", logits, targets)
     kind = _reduction("cross_entropy", reduction)
     if logits.rank < 2 or targets.shape != (logits.shape[0], *logits.shape[2:]):
         wanted = f"one target a row of {list(logits.shape)}"
@@ -228,7 +264,7 @@ def cross_entropy(
 
     def run(logits: Tensor, weight: Tensor | None) -> Tensor:
         inputs = (logits, rows) if weight is None else (logits, rows, weight)
-        return logits.apply(op.CrossEntropy(inputs, kind, ignore_index, label_smoothing))
+        return _run(logits, op.CrossEntropy(inputs, kind, ignore_index, label_smoothing))
 
     made = _in_single(run, logits, weight)
     return made.reshape(shape) if kind is Reduction.NONE else made
@@ -275,11 +311,12 @@ def conv2d(
     p = (h + 2 padding - dilation (kh - 1) - 1) // stride + 1. Raises ShapeError for sizes that do
     not fit, OptionError for a stride or dilation below 1.
     """
+    require_tensors("conv2d", x, weight)
     where = (_pair("stride", stride), _pair("padding", padding), _pair("dilation", dilation))
 
     def run(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         inputs = (x, weight) if bias is None else (x, weight, bias)
-        return x.apply(op.Conv2d(inputs, *where, groups))
+        return _run(x, op.Conv2d(inputs, *where, groups))
 
     return _in_single(run, x, weight, bias)
 
@@ -300,6 +337,7 @@ def conv_transpose2d(
     h = (p - 1) stride - 2 padding + dilation (kh - 1) + output_padding + 1, where output_padding is
     below the stride: it chooses among the sizes that conv2d makes p of.
     """
+    require_tensors("conv_transpose2d", x, weight)
     where = (_pair("stride", stride), _pair("padding", padding), _pair("dilation", dilation))
     more = _pair("output_padding", output_padding)
     if x.rank != 4 or weight.rank != 4:
@@ -315,7 +353,7 @@ def conv_transpose2d(
 
     def run(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         inputs = (x, weight) if bias is None else (x, weight, bias)
-        return x.apply(op.ConvTranspose2d(inputs, *where, groups, size))
+        return _run(x, op.ConvTranspose2d(inputs, *where, groups, size))
 
     return _in_single(run, x, weight, bias)
 
@@ -371,6 +409,7 @@ def conv_transpose1d(
 
 
 def _require_rows(name: str, x: Tensor, weight: Tensor) -> None:
+    require_tensors(name, x, weight)
     if x.rank != 3 or weight.rank != 3:
         raise ShapeError(name, "3 axes", [list(x.shape), list(weight.shape)])
 
@@ -388,11 +427,12 @@ def max_pool2d(
     The gradient goes to the first of equals; a NaN wins. Padding never wins, and may be at most
     half of the window as dilated. Raises ShapeError for a window that does not fit.
     """
+    require_tensors("max_pool2d", x)
     size = _pair("kernel", kernel)
     step = size if stride is None else _pair("stride", stride)
     margin, apart = _pair("padding", padding), _pair("dilation", dilation)
     return _in_single(
-        lambda x: x.apply(op.MaxPool2d((x, x), size, step, margin, apart, ceil_mode)), x
+        lambda x: _run(x, op.MaxPool2d((x, x), size, step, margin, apart, ceil_mode)), x
     )
 
 
@@ -405,9 +445,10 @@ def avg_pool2d(
     count_include_pad: bool = True,
 ) -> Tensor:
     """The mean of each window of x [b,c,h,w]; `count_include_pad`: margins count as zeros."""
+    require_tensors("avg_pool2d", x)
     size = _pair("kernel", kernel)
     step = size if stride is None else _pair("stride", stride)
     margin = _pair("padding", padding)
     return _in_single(
-        lambda x: x.apply(op.AvgPool2d((x,), size, step, margin, ceil_mode, count_include_pad)), x
+        lambda x: _run(x, op.AvgPool2d((x,), size, step, margin, ceil_mode, count_include_pad)), x
     )

@@ -34,10 +34,11 @@ def view_of_array(array: Any) -> View:
     face = getattr(array, "__array_interface__", None)
     if face is None:
         raise DTypeError("from_numpy", "a NumPy array", type(array).__name__)
-    dtype = _BY_NAME.get(str(array.dtype))
-    if dtype is None or not array.dtype.isnative:
+    kind: Any = getattr(array, "dtype", None)
+    dtype = _BY_NAME.get(str(kind))
+    if dtype is None or not kind.isnative:
         wanted = f"one of {', '.join(_BY_NAME)} in native byte order"
-        raise DTypeError("from_numpy", wanted, array.dtype, "astype() converts")
+        raise DTypeError("from_numpy", wanted, kind, "astype() converts")
     address, read_only = face["data"]
     if address % dtype.size:
         raise OptionError("from_numpy", f"memory aligned to {dtype.size}", hex(address), "copy()")

@@ -57,7 +57,10 @@ def _natural(kinds: set[type]) -> DType:
 def _number(value: Any) -> int | float:
     """A plain number of any real number, NumPy's included."""
     if isinstance(value, numbers.Real):
-        return int(value) if isinstance(value, numbers.Integral) else float(value)
+        try:
+            return int(value) if isinstance(value, numbers.Integral) else float(value)
+        except OverflowError as error:
+            raise OptionError("Tensor", "numbers that a float holds", str(error)) from error
     hint = "from_numpy() takes arrays" if hasattr(value, "__array_interface__") else ""
     raise DTypeError("Tensor", "numbers", type(value).__name__, hint)
 

@@ -58,12 +58,23 @@ def is_contiguous(shape: Shape, strides: Shape) -> bool:
 
 def as_ints(op: str, value: int | Sequence[int]) -> Shape:
     """One integer or a sequence of them, as a tuple. Raises ShapeError for anything else."""
-    try:
-        if value.__class__ is not tuple and hasattr(value, "__index__"):
+    if value.__class__ is not tuple and hasattr(value, "__index__"):
+        try:
             return (operator.index(value),)
-        return tuple(map(operator.index, value))
+        except TypeError:
+            pass  # an array of several
+    try:
+        return tuple(map(operator.index, value))  # type: ignore[arg-type]
     except TypeError as error:
-        raise ShapeError(op, "integers", value) from error
+        raise ShapeError(op, "integers", repr(value)) from error
+
+
+def as_int(op: str, value: int) -> int:
+    """One integer. Raises DTypeError for anything else."""
+    try:
+        return operator.index(value)
+    except TypeError as error:
+        raise DTypeError(op, "an integer", repr(value)) from error
 
 
 def as_shape(op: str, value: int | Sequence[int]) -> Shape:

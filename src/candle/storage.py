@@ -13,7 +13,7 @@ from typing import Any
 from . import _native
 from ._native import Layout
 from .dtype import DType
-from .errors import ShapeError
+from .errors import DTypeError, ShapeError
 from .shape import Shape
 
 POOL_BYTES = 512 << 20
@@ -57,8 +57,12 @@ class Storage:
     @classmethod
     def of_buffer(cls, buffer: Any) -> tuple[Storage, int]:
         """Memory of another owner, used in place, writable where the buffer is; and its bytes."""
-        view = memoryview(buffer)
-        address, nbytes = _native.address_of(view)
+        try:
+            view = memoryview(buffer)
+            address, nbytes = _native.address_of(view)
+        except (TypeError, ValueError, BufferError) as error:
+            got = f"{type(buffer).__name__}: {error}"
+            raise DTypeError("from_buffer", "a contiguous buffer of bytes", got) from error
         return cls.of_address(address, view, not view.readonly), nbytes
 
     @classmethod

@@ -13,7 +13,7 @@ import math
 import numbers
 import operator
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, overload
 
 from . import autograd, eager, generator, nested, op
@@ -26,6 +26,7 @@ from .op import BinaryKind, CompareKind, ReduceKind, UnaryKind
 from .shape import (
     MAX_RANK,
     Shape,
+    as_int,
     as_ints,
     as_shape,
     axes_of,
@@ -87,7 +88,7 @@ class Tensor:
         try:
             made = _runners[type(record)](record, [x.data for x in record.inputs])
         except AttributeError:
-            _require_tensors(record)
+            require_tensors(type(record).__name__, *record.inputs)
             raise
         if type(made) is tuple:
             return tuple([_result(data, record) for data in made])
@@ -170,12 +171,12 @@ class Tensor:
     @staticmethod
     def rand(shape: int | Sequence[int], source: generator.Generator | None = None) -> Tensor:
         """Uniform in [0, 1), f32, from a generator (the default one)."""
-        return Tensor.of_view((source or generator.default).draw("uniform", shape))
+        return Tensor.of_view(_source("rand", source).draw("uniform", shape))
 
     @staticmethod
     def randn(shape: int | Sequence[int], source: generator.Generator | None = None) -> Tensor:
         """Normal with mean 0 and variance 1, f32."""
-        return Tensor.of_view((source or generator.default).draw("normal", shape))
+        return Tensor.of_view(_source("randn", source).draw("normal", shape))
 
     @staticmethod
     def from_buffer(
@@ -184,11 +185,11 @@ class Tensor:
         """A view of any contiguous buffer (bytes, map, array), `offset` bytes in.
 
         Copied only where its memory is not aligned to the elements, as safetensors may lie. Raises
-        ShapeError if the buffer is too small.
+        ShapeError if the buffer is too small, DTypeError if it is none or not contiguous.
         """
         wanted, sizes = DType.of(dtype), as_shape("from_buffer", shape)
         storage, nbytes = Storage.of_buffer(buffer)
-        need = stored_bytes(wanted, sizes)
+        need, offset = stored_bytes(wanted, sizes), as_int("from_buffer", offset)
         if offset < 0 or offset + need > nbytes:
             raise ShapeError("from_buffer", f"{offset} + {need} bytes", f"{nbytes} bytes")
         data = View(storage, offset, Layout.of(wanted, sizes))
@@ -469,7 +470,7 @@ class Tensor:
 
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
         """(values, indices i64) of the k greatest of the last axis, descending, ties by index."""
-        return self.apply(op.TopK((self,), k))
+        return self.apply(op.TopK((self,), as_int("topk", k)))
 
     # -- products ----------------------------------------------------------------------------------
 
@@ -506,9 +507,10 @@ class Tensor:
 
     def permute(self, axes: Sequence[int]) -> Tensor:
         """Axes in another order; a view."""
-        found = tuple(axis_of("permute", a, self.rank) for a in as_ints("permute", axes))
+        given = as_ints("permute", axes)
+        found = tuple(axis_of("permute", a, self.rank) for a in given)
         if sorted(found) != list(range(self.rank)):
-            raise ShapeError("permute", f"each of {self.rank} axes once", list(axes))
+            raise ShapeError("permute", f"each of {self.rank} axes once", list(given))
         return self._of(op.Permute((self,), found))
 
     def transpose(self, a: int, b: int) -> Tensor:
@@ -560,7 +562,8 @@ class Tensor:
     def narrow(self, axis: int, start: int, length: int) -> Tensor:
         """`length` elements of one axis from `start` on; a view. Raises RangeError."""
         at = _real_axis("narrow", axis, self)
-        return self._of(op.Slice((self,), at, operator.index(start), operator.index(length)))
+        first, count = as_int("narrow", start), as_int("narrow", length)
+        return self._of(op.Slice((self,), at, first, count))
 
     def i(self, *index: Any) -> Tensor:
         """The same as `tensor[index]`."""
@@ -580,19 +583,15 @@ class Tensor:
     @staticmethod
     def cat(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
         """All tensors of one dtype one after another along `axis`. Raises ShapeError."""
-        if not tensors:
-            raise ShapeError("cat", "at least one tensor", 0)
-        first = tensors[0]
+        first, *others = _some_tensors("cat", tensors)
         if first.rank == 0:
             raise ShapeError("cat", "tensors with axes", "scalars", "stack() joins scalars")
-        return first.apply(op.Cat(tuple(tensors), axis_of("cat", axis, first.rank)))
+        return first.apply(op.Cat((first, *others), axis_of("cat", axis, first.rank)))
 
     @staticmethod
     def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
         """All tensors of one shape along a new axis."""
-        if not tensors:
-            raise ShapeError("stack", "at least one tensor", 0)
-        return Tensor.cat([t.unsqueeze(axis) for t in tensors], axis)
+        return Tensor.cat([t.unsqueeze(axis) for t in _some_tensors("stack", tensors)], axis)
 
     def contiguous(self) -> Tensor:
         """This tensor, or a row-major copy if its strides are others."""
@@ -643,6 +642,7 @@ class Tensor:
             if self.count != 1:
                 raise GradientError("backward", "a scalar, or a gradient given", list(self.shape))
             grad = self.ones_like()
+        require_tensors("backward", grad)
         if grad.shape != self.shape or grad.dtype is not self.dtype:
             wanted, got = (f"{t.dtype}{list(t.shape)}" for t in (self, grad))
             raise ShapeError("backward", f"a gradient of {wanted}", got)
@@ -808,6 +808,7 @@ class Var(Tensor):
 
     def set(self, value: Tensor) -> None:
         """Replaces the data in place (shapes and dtypes equal); records that saw it notice."""
+        require_tensors("set", value)
         if value.dtype is not self.dtype:
             raise DTypeError("set", self.dtype, value.dtype)
         eager.copy_into(self.data, value.data)
@@ -820,11 +821,27 @@ def _is_operand(other: object) -> bool:
     return isinstance(other, Tensor | numbers.Real)
 
 
-def _require_tensors(record: Any) -> None:
-    for x in record.inputs:
+def require_tensors(name: str, *values: object) -> None:
+    """Raises DTypeError, which names the operation, unless all are tensors."""
+    for x in values:
         if not isinstance(x, Tensor):
-            hint = "Tensor(values) makes one"
-            raise DTypeError(type(record).__name__, "tensors", type(x).__name__, hint)
+            raise DTypeError(name, "tensors", type(x).__name__, "Tensor(values) makes one")
+
+
+def _some_tensors(name: str, values: Iterable[Tensor]) -> list[Tensor]:
+    """At least one tensor, of any iterable."""
+    found = list(values) if isinstance(values, Iterable) else [values]
+    require_tensors(name, *found)
+    if not found:
+        raise ShapeError(name, "at least one tensor", 0)
+    return found
+
+
+def _source(name: str, given: generator.Generator | None) -> generator.Generator:
+    """Where random numbers come from. Raises OptionError."""
+    if given is not None and not isinstance(given, generator.Generator):
+        raise OptionError(name, "a Generator", type(given).__name__)
+    return given or generator.default
 
 
 def _result(data: View, record: Any) -> Tensor:
@@ -946,7 +963,11 @@ def _pick(x: Tensor, axis: int, part: Any) -> Tensor:
     if isinstance(part, bool) or not hasattr(part, "__index__"):
         wanted = "int, slice, ..., None, or a tensor alone"
         raise RangeError("index", wanted, type(part).__name__)
-    at = operator.index(part)
+    try:
+        at = operator.index(part)
+    except TypeError as error:
+        got, hint = type(part).__name__, "Tensor.from_numpy() makes an index tensor"
+        raise RangeError("index", "an integer", got, hint) from error
     if not -n <= at < n:
         raise RangeError("index", f"an index in [{-n}, {n})", at)
     row = x._of(op.Slice((x,), axis, at % n, 1))
@@ -954,7 +975,10 @@ def _pick(x: Tensor, axis: int, part: Any) -> Tensor:
 
 
 def _slice(x: Tensor, axis: int, part: slice) -> Tensor:
-    start, stop, step = part.indices(x.shape[axis])
+    try:
+        start, stop, step = part.indices(x.shape[axis])
+    except (TypeError, ValueError) as error:
+        raise RangeError("index", "a slice of integers, its step not 0", part) from error
     length = max(0, -((stop - start) // -step))
     if (start, length, step) == (0, x.shape[axis], 1):
         return x
