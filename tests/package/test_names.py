@@ -15,7 +15,7 @@ from candle.errors import NameNotFoundError, StoreError
 from candle.formats.gguf_write import write_gguf
 from candle.formats.safetensors_write import save_safetensors
 from candle.package import names, wheels
-from candle.package.manifest import Manifest
+from candle.package.manifest import Embedder, Manifest
 from candle.package.names import resolve
 from candle.package.store import Store
 from candle.package.writer import write_package
@@ -50,8 +50,10 @@ def a_folder(path: Path) -> Path:
     return path
 
 
-def install(store: Store, name: str, tmp_path: Path) -> None:
-    write_package(tmp_path / "x.candle", Manifest(name, "1.0", "encoder"), {"a": b"1"})
+def install(store: Store, name: str, tmp_path: Path, kind: str = "encoder") -> None:
+    model = Embedder("m", f"sha256:{'0' * 64}", 3) if kind == "knowledge-base" else None
+    manifest = Manifest(name, "1.0", kind, embedder=model)
+    write_package(tmp_path / "x.candle", manifest, {"a": b"1"})
     store.install(tmp_path / "x.candle")
 
 
@@ -261,16 +263,19 @@ def test_a_known_model_that_is_absent_says_how_to_get_it(store: Store) -> None:
 
 
 def test_an_unknown_name_gets_its_neighbours(tmp_path: Path, store: Store) -> None:
-    install(store, "wiki_en", tmp_path)
+    install(store, "wiki_en", tmp_path, "knowledge-base")
     with pytest.raises(NameNotFoundError, match="near it: smollm2-135m-instruct"):
         resolve("smollm2", store)
     with pytest.raises(NameNotFoundError, match=r"knowledge base 'wiki_de'.*near it: wiki_en"):
         resolve("wiki_de", store, what="knowledge base")
-    with pytest.raises(NameNotFoundError, match=r"known: .*all-minilm-l6-v2"):
+    with pytest.raises(NameNotFoundError, match=r"known: .*smollm2-135m-instruct") as caught:
         resolve("zzz", store)
+    assert "wiki_en" not in str(caught.value) and "minilm" not in str(caught.value)
+    with pytest.raises(NameNotFoundError, match=r"an embedding model.*near it: all-minilm-l6-v2"):
+        resolve("minilm-l6-v2", store, what="embedding model")
 
 
-@pytest.mark.parametrize("name", ["", "\0", "a\0b", "a" * 5000, "é", "%s", "a b", "-", "con"])
+@pytest.mark.parametrize("name", ["\0", "a\0b", "a" * 5000, "é", "%s", "a b", "-", "con"])
 def test_odd_names_are_not_found(name: str, store: Store) -> None:
     with pytest.raises(NameNotFoundError):
         resolve(name, store)

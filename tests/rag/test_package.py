@@ -248,12 +248,27 @@ def test_a_package_of_another_kind_is_named(tmp_path: Path) -> None:
 
 
 def test_an_empty_knowledge_base_is_a_package_too(tmp_path: Path) -> None:
-    build_package([], tmp_path / "empty.candle", HashingEmbedder())
+    with Retriever.create(tmp_path / "kb", HashingEmbedder()) as empty:
+        write_package(empty, tmp_path / "empty.candle")
     PackageStore().install(tmp_path / "empty.candle")
     with Retriever.load("empty", HashingEmbedder()) as retriever:
         assert retriever.search("anything") == []
         retriever.add_documents(["first"])
         assert len(retriever) == 1
+
+
+@pytest.mark.parametrize("documents", [[], [" ", "\n"], "folder"])
+def test_nothing_to_find_makes_no_package(
+    tmp_path: Path, embedder: HashingEmbedder, documents: list[str] | str
+) -> None:
+    """An empty folder or a wrong one: an error that says what was seen, and no file."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "picture.png").write_bytes(b"x")
+    source = folder if documents == "folder" else documents
+    with pytest.raises(OptionError, match="documents with text"):
+        build_package(source, tmp_path / "out.candle", embedder)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["folder"]
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from ..errors import OptionError
 from ..formats.sniff import HEAD, describe
-from ..rag.chunk import CHUNK_SIZE, OVERLAP
+from ..rag.chunk import CHUNK_SIZE
 from ..rag.ingest import AddReport
-from ..rag.package import build_package
+from ..rag.package import build_package, package_name
 from . import output
 from .options import NAME, PATH, json_flag
 
@@ -47,9 +48,7 @@ paragraphs and sentences.
 @click.option(
     "--overlap",
     type=int,
-    default=OVERLAP,
-    show_default=True,
-    help="Characters that a chunk repeats of the one before it.",
+    help="Characters that a chunk repeats of the one before it. Default: an eighth of a chunk.",
 )
 @json_flag("Print the report as one JSON object.")
 def command(
@@ -58,13 +57,16 @@ def command(
     target: str,
     name: str | None,
     chunk_size: int,
-    overlap: int,
+    overlap: int | None,
     as_json: bool,
 ) -> None:
     """Make a knowledge base from documents."""
     refuse_other_file(Path(target))
+    chosen = package_name(Path(target)) if name is None else name
+    if name is None and chosen != Path(target).stem:
+        output.note(f"note: the package's name is {chosen}, since names are of a-z 0-9 . _ -")
     with output.progress("embedding", " documents") as progress:
-        report = build_package(source, target, model, chunk_size, overlap, name, progress)
+        report = build_package(source, target, model, chunk_size, overlap, chosen, progress)
     warn(report)
     counts = {"documents": report.added, "chunks": report.chunks}
     size = Path(target).stat().st_size
@@ -72,19 +74,28 @@ def command(
         lists = {"split": report.split, "empty": report.empty, "skipped": report.skipped}
         output.say_json({"output": target, "bytes": size, **counts, **lists})
     else:
-        told = f"{report.added} documents in {report.chunks} chunks"
+        told = f"{counted(report.added, 'document')} in {counted(report.chunks, 'chunk')}"
         output.say(f"{target}: {told}, {output.human_size(size)}")
 
 
 def warn(report: AddReport) -> None:
     """What the user may not expect, on stderr."""
     for path in report.skipped:
-        output.note(f"warning: skipped {path}: not a .txt, .md or .jsonl file")
+        output.note(f"warning: skipped {path}: not a .txt, .md or .jsonl file that can be read")
     if report.empty:
-        output.note(f"warning: no text in {len(report.empty)} documents ({report.empty[0]!r}, ...)")
+        output.note(f"warning: no text in {some(report.empty)}")
     if report.split:
-        told = f"{len(report.split)} documents were cut further to fit the model's window"
-        output.note(f"warning: {told} ({report.split[0]!r}, ...)")
+        output.note(f"warning: cut further, to fit the model's window: {some(report.split)}")
+
+
+def counted(count: int, what: str) -> str:
+    """ "1 document", "2 documents"."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def some(ids: Sequence[str]) -> str:
+    """How many documents, and the first."""
+    return f"{counted(len(ids), 'document')} ({ids[0]!r}{', ...' if len(ids) > 1 else ''})"
 
 
 def refuse_other_file(target: Path) -> None:

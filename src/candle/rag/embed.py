@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
@@ -11,7 +12,7 @@ from .. import functional
 from ..dtype import DType
 from ..errors import ContextLengthError, NameNotFoundError, OptionError
 from ..models.bert import BertEncoder
-from ..package.names import resolve
+from ..package.names import as_name, resolve
 from ..tensor import Tensor
 from ..text.tokenizer import Tokenizer
 
@@ -75,11 +76,12 @@ class Embedder:
         self._ending = _ending(tokenizer)
 
     @staticmethod
-    def load(name: str) -> Embedder:
+    def load(name: str | os.PathLike[str]) -> Embedder:
         """By a known name ("all-minilm-l6-v2"), or a folder in the Hugging Face layout.
 
-        Raises NameNotFoundError, FormatError.
+        Raises NameNotFoundError, OptionError, FormatError.
         """
+        name = as_name(name, "embedding model")
         found = resolve(name, what="embedding model")
         if found.kind != "folder":
             expected = "a folder with config.json, model.safetensors and tokenizer.json"

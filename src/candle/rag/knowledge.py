@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ..errors import NameNotFoundError, PackageError
-from ..package.names import Resolved, resolve
+from ..package.names import Resolved, as_name, resolve
 from ..package.reader import PackageReader
 from ..package.store import InstalledPackage, default_home
 from .location import INDEX, Base, Location
@@ -23,10 +23,11 @@ def find_knowledge(name: str | Path) -> Location:
 
     An installed one is read in place; what is changed of it goes to `overlay_folder(name)`.
     """
+    name = as_name(name, "knowledge base")
     try:
-        found = resolve(str(name), what="knowledge base")
+        found = resolve(name, what="knowledge base")
     except NameNotFoundError:
-        left = _changed_overlay(str(name))
+        left = _changed_overlay(name)
         if left is None:
             raise
         return left  # its package was removed, the user's changes were not
@@ -36,7 +37,7 @@ def find_knowledge(name: str | Path) -> Location:
         return open_package(found.path)
     if found.package is not None and found.package.manifest.kind == KIND:
         return _installed(found.package)
-    raise _not_knowledge(str(name), found)
+    raise _not_knowledge(name, found)
 
 
 def overlay_folder(name: str) -> Path:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NoReturn
 
 from ..dtype import DType
 from ..errors import OptionError
@@ -17,7 +18,7 @@ from ..formats.atomic import atomic_file
 from ..package.manifest import Embedder as EmbedderEntry
 from ..package.manifest import Manifest
 from ..package.writer import write_package as write_entries
-from .chunk import CHUNK_SIZE, OVERLAP
+from .chunk import CHUNK_SIZE
 from .embed import TextEmbedder
 from .ingest import AddReport, Progress
 from .knowledge import KIND
@@ -66,11 +67,14 @@ def build_package(
     output: str | Path,
     embedder: str | TextEmbedder = "all-minilm-l6-v2",
     chunk_size: int = CHUNK_SIZE,
-    overlap: int = OVERLAP,
+    overlap: int | None = None,
     name: str | None = None,
     progress: Progress | None = None,
 ) -> AddReport:
-    """Documents straight to a `.candle` file. Takes and raises what `add_documents` does."""
+    """Documents straight to a `.candle` file. Takes and raises what `add_documents` does.
+
+    Raises OptionError too where there is nothing to be found in them.
+    """
     output = Path(output)
     package_name(output)
     with (
@@ -78,8 +82,18 @@ def build_package(
         Retriever.create(Path(folder) / "kb", embedder, chunk_size, overlap) as retriever,
     ):
         report = retriever.add_documents(documents, progress)
+        if not report.chunks:
+            refuse_nothing(documents, report)
         write_package(retriever, output, name)
     return report
+
+
+def refuse_nothing(documents: object, report: AddReport) -> NoReturn:
+    """An empty knowledge base is nobody's wish: says what was looked at."""
+    what = documents if isinstance(documents, str | Path) else "the documents"
+    seen = [f"{len(report.empty)} without text"] if report.empty else []
+    seen += [f"{len(report.skipped)} files of other kinds"] if report.skipped else []
+    raise OptionError(f"package of {what}", "documents with text", ", ".join(seen) or "none")
 
 
 def package_name(output: Path) -> str:

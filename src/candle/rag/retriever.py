@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
+import os
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,9 +20,10 @@ from typing import Any
 from ..errors import OptionError, StoreError
 from ..formats.mapped import Closing
 from ..package.manifest import created_by
+from ..package.names import as_name
 from .adopt import add_knowledge
-from .chunk import CHUNK_SIZE, OVERLAP, check_sizes
-from .documents import PACKAGE_SUFFIX
+from .chunk import CHUNK_SIZE, check_sizes
+from .documents import PACKAGE_SUFFIX, check_ids
 from .embed import Embedder, TextEmbedder
 from .filter import compile_filter
 from .ingest import AddReport, Progress, add_all, open_source
@@ -68,16 +70,18 @@ class Retriever(Closing):
         path: str | Path,
         embedder: str | TextEmbedder = "all-minilm-l6-v2",
         chunk_size: int = CHUNK_SIZE,
-        overlap: int = OVERLAP,
+        overlap: int | None = None,
     ) -> Retriever:
         """A new knowledge base in the folder `path`; `chunk_size` and `overlap` in characters.
 
+        Without an `overlap` it is an eighth of the chunk size.
         Raises OptionError when something is there already, NameNotFoundError for the embedder.
         """
-        check_sizes(chunk_size, overlap)
+        overlap = check_sizes(chunk_size, overlap)
         model = load_embedder(embedder)
-        Store.create(Path(path), new_settings(model, chunk_size, overlap))
-        return cls(Store(Location(Path(path))), model)
+        folder = Path(as_name(path, "knowledge base"))
+        Store.create(folder, new_settings(model, chunk_size, overlap))
+        return cls(Store(Location(folder)), model)
 
     @classmethod
     def load(cls, name: str | Path, embedder: str | TextEmbedder | None = None) -> Retriever:
@@ -155,10 +159,7 @@ class Retriever(Closing):
 
         Answers how many of the ids were there.
         """
-        names = [ids] if isinstance(ids, str) else list(ids)
-        for i, name in enumerate(names):
-            if not isinstance(name, str):
-                raise OptionError(f"delete ids[{i}]", "a string", type(name).__name__)
+        names = check_ids(ids)
         with self._store.writing() as batch:
             return batch.delete(names)
 
@@ -210,9 +211,13 @@ class Retriever(Closing):
             self._store.close()
 
 
-def load_embedder(embedder: str | TextEmbedder) -> TextEmbedder:
-    """An embedder by name, or itself."""
-    return Embedder.load(embedder) if isinstance(embedder, str) else embedder
+def load_embedder(embedder: str | os.PathLike[str] | TextEmbedder) -> TextEmbedder:
+    """An embedder by name or path, or itself. Raises OptionError for anything else."""
+    if isinstance(embedder, str | os.PathLike):
+        return Embedder.load(embedder)
+    if not callable(getattr(embedder, "embed", None)):
+        raise OptionError("embedder", "a name, a path or an Embedder", repr(embedder)[:80])
+    return embedder
 
 
 def new_settings(embedder: TextEmbedder, chunk_size: int, overlap: int) -> Settings:

@@ -7,6 +7,7 @@ this module would write: a foreign trigger, view or table is refused before anyt
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -65,14 +66,24 @@ class Settings:
         ]
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
 @contextlib.contextmanager
 def guard(op: str, path: Path) -> Iterator[None]:
-    """SQLite's errors as ours: LockedError where another process holds it, else StoreError."""
+    """SQLite's errors as ours: LockedError where another process holds it, else StoreError.
+
+    A full disk is a StoreError too, whoever meets it.
+    """
     try:
         yield
     except UnicodeDecodeError as error:  # of a message in which SQLite quotes a damaged schema
         got = f"text that is not UTF-8 ({error.reason})"
         raise StoreError(f"{op} {path}", "a sound knowledge base", got, REMEDY) from error
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise StoreError(f"{op} {path}", "a disk that takes it", error.strerror) from error
     except sqlite3.Error as error:
         name = getattr(error, "sqlite_errorname", None) or type(error).__name__
         got = f"{error} [{name}]"

@@ -56,9 +56,14 @@ class Store(Closing):
     def create(folder: Path, settings: Settings) -> None:
         """An empty knowledge base in `folder`. Raises OptionError if there is something there."""
         location = Location(folder)
-        if folder.exists() and not folder.is_dir():
-            raise OptionError("create", "a folder", f"the file {folder}")
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            if folder.exists() and not folder.is_dir():
+                raise OptionError("create", "a folder", f"the file {folder}")
+            folder.mkdir(parents=True, exist_ok=True)
+        except OptionError:
+            raise
+        except (OSError, ValueError) as error:  # under a file, too long, a NUL character
+            raise OptionError("create", "a folder that can be made", str(error)) from error
         with WriterLock(location.lock).hold():
             strange = [f.name for f in folder.iterdir() if not _is_ours(f.name)]
             if strange:
@@ -105,8 +110,7 @@ class Store(Closing):
         """
         self._raise_merge_error()
         with self._lock.hold():
-            if self._closed:
-                raise StoreError("write", "an open knowledge base", "a closed one")
+            self._require_open()
             with self._transaction() as batch:
                 yield batch
                 merge = segments_to_merge(batch.connection) is not None
@@ -124,6 +128,7 @@ class Store(Closing):
     def compact(self) -> None:
         """Everything into one segment without dead rows; what was deleted leaves the disk."""
         with self._lock.hold():
+            self._require_open()
             with self._transaction() as batch:
                 rows = batch.connection.execute("SELECT number, dead FROM segments").fetchall()
                 (pending,) = batch.connection.execute("SELECT count(*) FROM pending").fetchone()
@@ -161,6 +166,10 @@ class Store(Closing):
         while self._merger is not None and self._merger.is_alive():
             self._merger.join()
         self._raise_merge_error()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise StoreError("write", "an open knowledge base", "a closed one")
 
     def _check(self) -> None:
         try:
