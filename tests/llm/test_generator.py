@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import candle
@@ -202,3 +204,51 @@ def test_closing_a_stream_ends_the_work(smol: Generator) -> None:
 def test_ids_over_the_context_are_refused_before_any_work(smol: Generator) -> None:
     with pytest.raises(ContextLengthError, match=str(smol.context + 1)):
         smol.logits([1] * (smol.context + 1))
+
+
+@pytest.mark.parametrize("stop", [None, 1, b"x", ["a", 2], [""], "\ud800"])
+def test_stops_are_texts(smol: Generator, stop: Any) -> None:
+    with pytest.raises(OptionError, match="stop"):
+        smol.generate("tea", max_tokens=2, stop=stop)
+
+
+def test_ids_are_integers_of_any_kind(smol: Generator) -> None:
+    ids = smol.tokenize("The capital")
+    assert smol.detokenize(np.array(ids)) == "The capital"
+    assert smol.logits(np.array(ids)).to_vec() == smol.logits(ids).to_vec()
+    wrong: list[Any] = [None, [1.5], "abc", [None], 3]
+    for bad in wrong:
+        with pytest.raises(OptionError):
+            smol.detokenize(bad)
+        with pytest.raises(OptionError):
+            smol.logits(bad)
+
+
+@pytest.mark.parametrize("name", [None, 3, b"smollm2-135m-instruct", []])
+def test_what_is_loaded_has_a_name(name: Any) -> None:
+    with pytest.raises(OptionError, match="a name or a path"):
+        Generator.load(name)
+
+
+def test_a_stream_closed_early_says_so(smol: Generator) -> None:
+    stream = smol.stream("Once upon a time", max_tokens=50)
+    assert next(stream) and stream.finish_reason == ""
+    stream.close()
+    assert stream.finish_reason == "closed" and list(stream) == []
+    whole = smol.stream("Once upon a time", max_tokens=2)
+    assert "".join(whole) and whole.finish_reason == "length"
+    whole.close()
+    assert whole.finish_reason == "length"
+
+
+def test_threads_share_a_stream(smol: Generator) -> None:
+    """Each piece goes to one of them; none gets an error of Python's."""
+    expected = smol.generate("Once upon a time", max_tokens=40)
+    stream = smol.stream("Once upon a time", max_tokens=40)
+    pieces: list[str] = []
+    threads = [threading.Thread(target=lambda: pieces.extend(stream)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted("".join(pieces)) == sorted(expected)

@@ -8,9 +8,11 @@ print(generator.chat([{"role": "user", "content": "Name three rivers."}]))
 
 from __future__ import annotations
 
+import operator
 import os
+import threading
 from collections.abc import Generator as Coroutine
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .. import functional
@@ -46,27 +48,34 @@ class Generation(str):
 
 
 class TextStream(Iterator[str]):
-    """Pieces of an answer as they become certain; the facts of `Generation` grow as it goes."""
+    """Pieces of an answer as they become certain; the facts of `Generation` grow as it goes.
+
+    `finish_reason` is empty until the end, and "closed" where `close` came before it. Several
+    threads may take pieces: each piece goes to one of them.
+    """
 
     def __init__(self, generator: Generator, prompt: Sequence[int], options: GenerateOptions):
         self.prompt_tokens = len(prompt)
         self.tokens: list[int] = []
         self.finish_reason = ""
         self._pieces = self._run(generator, prompt, options)
+        self._turn = threading.Lock()
 
     def __next__(self) -> str:
-        return next(self._pieces)
+        with self._turn:
+            return next(self._pieces)
 
     def close(self) -> None:
-        """Stops generating."""
-        self._pieces.close()
+        """Stops generating; waits for a piece that is being made."""
+        with self._turn:
+            self._pieces.close()
+            self.finish_reason = self.finish_reason or "closed"
 
     def _run(
         self, generator: Generator, prompt: Sequence[int], options: GenerateOptions
     ) -> Coroutine[str, None, None]:
         tokenizer, matcher = generator.tokenizer, StopMatcher(options.stop)
         text, stop_ids = Detokenizer(tokenizer), generator.stop_ids(options.stop)
-        self.finish_reason = "length"
         for token in generator.tokens(prompt, options):
             self.tokens.append(token)
             if token in stop_ids:
@@ -81,6 +90,7 @@ class TextStream(Iterator[str]):
         rest = matcher.feed(text.finish()) + matcher.finish()
         if matcher.stopped:
             self.finish_reason = "stop"
+        self.finish_reason = self.finish_reason or "length"
         if rest:
             yield rest
 
@@ -205,7 +215,7 @@ class Generator:
 
     def detokenize(self, ids: Sequence[int]) -> str:
         """Text of ids, without special tokens."""
-        return self.tokenizer.decode(ids)
+        return self.tokenizer.decode(_ids("detokenize", ids))
 
     def stop_ids(self, stop: Sequence[str] = ()) -> frozenset[int]:
         """Ids that end an answer: the model's own, and stop texts that are one special token."""
@@ -238,8 +248,9 @@ class Generator:
     def logits(self, ids: Sequence[int]) -> Tensor:
         """Logits f32 [len(ids), vocabulary]: row i scores what follows ids[: i + 1].
 
-        Raises ContextLengthError, RangeError.
+        Raises ContextLengthError, RangeError, OptionError.
         """
+        ids = _ids("logits", ids)
         if not ids:
             return Tensor.zeros((0, self.model.vocabulary))
         if len(ids) > self.context:
@@ -247,10 +258,18 @@ class Generator:
         cache = self.new_cache()
         with no_grad():
             parts = [
-                self.model(list(ids[k : k + BLOCK]), cache, all_rows=True)
+                self.model(ids[k : k + BLOCK], cache, all_rows=True)
                 for k in range(0, len(ids), BLOCK)
             ]
             return parts[0] if len(parts) == 1 else Tensor.cat(parts)
+
+
+def _ids(name: str, ids: Iterable[int]) -> list[int]:
+    """Token ids as plain integers, NumPy's included. Raises OptionError."""
+    try:
+        return [operator.index(i) for i in ids]
+    except TypeError as error:
+        raise OptionError(name, "a list of token ids", str(error)) from error
 
 
 def _context(asked: int | None, most: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..errors import OptionError
@@ -38,7 +38,17 @@ class GenerateOptions:
 
 
 def _stops(stop: str | Sequence[str]) -> tuple[str, ...]:
-    texts = (stop,) if isinstance(stop, str) else tuple(stop)
-    if not all(isinstance(t, str) and t for t in texts):
-        raise OptionError("stop", "texts that are not empty", stop)
-    return texts
+    texts = (stop,) if isinstance(stop, str) else stop
+    if not isinstance(texts, Iterable) or not all(isinstance(t, str) and t for t in texts):
+        raise OptionError("stop", "texts that are not empty", repr(stop))
+    if not all(map(_is_unicode, texts)):
+        raise OptionError("stop", "valid Unicode", repr(stop))
+    return tuple(texts)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
