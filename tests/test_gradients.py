@@ -11,7 +11,8 @@ import pytest
 from candle import Activation, Tensor, Var
 from candle import functional as F
 from candle.testing import assert_close, gradcheck
-from support.cases import CASES, Case, build
+from support.case import Case, build
+from support.cases import CASES
 
 CHECKED = [c for c in CASES if c.order and "f64" in c.dtypes]
 SECOND = [c for c in CHECKED if c.order > 1]

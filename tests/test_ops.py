@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from candle import Tensor, _native
-from support.cases import CASES, LAYOUTS, Case, build, values_of
+from support.case import LAYOUTS, Case, build, values_of
+from support.cases import CASES
 
 NAMES = [c.name for c in CASES]
 

@@ -20,7 +20,7 @@ WIDTH = 132  # of C, at most; aim at 100
 FILE = {"py": 700, "test": 800, "c": 800, "header": 500, "md": 400}
 FUNCTION = {"py": 60, "test": 80, "c": 100}  # a function of a test may be a table of cases
 RAISED: dict[str, int] = {
-    "src/candle/tensor.py": 1000,  # every method of Tensor, most of two lines and a docstring
+    "src/candle/tensor.py": 1060,  # every method of Tensor, most of two lines and a docstring
 }
 C_START = re.compile(r"^(?!typedef|struct|enum|union|#|/|\*|\s|})[^;=]*\([^;]*$")
 

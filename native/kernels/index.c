@@ -251,16 +251,6 @@ static void scatter_run(void *ctx, char *const *data, const int64_t *step, int64
     }
 }
 
-static cdl_layout without_axis(const cdl_layout *l, int64_t axis) {
-    cdl_layout o = {.dtype = l->dtype, .rank = l->rank - 1};
-    for (int32_t i = 0, k = 0; i < l->rank; i++) {
-        if (i == axis) continue;
-        o.shape[k] = l->shape[i];
-        o.strides[k++] = l->strides[i];
-    }
-    return o;
-}
-
 CDL_KERNEL(scatter_add) {
     if (n != 3) return CDL_EARGS;
     const int64_t axis = p->i[0];
@@ -274,7 +264,7 @@ CDL_KERNEL(scatter_add) {
     s.idx_step = li->strides[axis] * cdl_dtype_size(li->dtype);
     if (!s.n) return CDL_OK;
     if (!s.limit && cdl_count(li)) return CDL_ERANGE;
-    cdl_layout acc = without_axis(la, axis), src = without_axis(ls, axis), idx = without_axis(li, axis);
+    cdl_layout acc = cdl_without_axis(la, axis), src = cdl_without_axis(ls, axis), idx = cdl_without_axis(li, axis);
     const cdl_view three[3] = {{v[0].data, &acc}, {v[1].data, &src}, {v[2].data, &idx}};
     cdl_nd nd;
     status = CDL_NAME(cdl_nd_make)(&nd, three, 3);

@@ -42,6 +42,17 @@ CDL_INLINE bool cdl_contiguous(const cdl_layout *l) {
     return true;
 }
 
+/* The layout of one slice across an axis. */
+CDL_INLINE cdl_layout cdl_without_axis(const cdl_layout *l, int64_t axis) {
+    cdl_layout o = {.dtype = l->dtype, .rank = l->rank - 1};
+    for (int32_t i = 0, k = 0; i < l->rank; i++) {
+        if (i == axis) continue;
+        o.shape[k] = l->shape[i];
+        o.strides[k++] = l->strides[i];
+    }
+    return o;
+}
+
 /* -- walks -------------------------------------------------------------------------------------- */
 /* Up to four operands of one shape. Steps are in bytes. rank >= 1; axes are ordered so that the
  * steps of operand 0 shrink inwards. */

@@ -3,11 +3,7 @@
  * A value becomes an unsigned key of the same order. Few of many: a heap of k whose root is the worst
  * kept, and a scan that stops only at values which beat it. Otherwise a radix sort, stable, byte by byte.
  */
-#include "tile.h"
-
-typedef struct pair {
-    uint64_t key, index;
-} pair;
+#include "order.h"
 
 typedef struct topk {
     int64_t n, k;
@@ -17,32 +13,11 @@ typedef struct topk {
     int32_t status; /* atomic */
 } topk;
 
-/* -- keys ----------------------------------------------------------------------------------------- */
-CDL_INLINE uint64_t key_of_float(float x) {
-    uint32_t u;
-    if (x != x) return UINT32_MAX;
-    x += 0.0f; /* -0 ties with 0 */
-    memcpy(&u, &x, 4);
-    return u >> 31 ? ~u : u | 0x80000000u;
-}
-CDL_INLINE uint64_t key_of_double(double x) {
-    uint64_t u;
-    if (x != x) return UINT64_MAX;
-    x += 0.0;
-    memcpy(&u, &x, 8);
-    return u >> 63 ? ~u : u | (1ull << 63);
-}
-CDL_INLINE uint64_t key_at(cdl_kind kind, const void *row, int64_t i) {
-    if (kind == CDL_KIND_F) return key_of_float(((const float *)row)[i]);
-    if (kind == CDL_KIND_D) return key_of_double(((const double *)row)[i]);
-    return (uint64_t)((const int64_t *)row)[i] ^ (1ull << 63);
-}
-
 /* -- heap: the worst at the root ---------------------------------------------------------------------- */
-CDL_INLINE bool worse(pair a, pair b) { return a.key < b.key || (a.key == b.key && a.index > b.index); }
+CDL_INLINE bool worse(cdl_pair a, cdl_pair b) { return a.key < b.key || (a.key == b.key && a.index > b.index); }
 
-static void sift(pair *heap, int64_t k, int64_t at) {
-    const pair moving = heap[at];
+static void sift(cdl_pair *heap, int64_t k, int64_t at) {
+    const cdl_pair moving = heap[at];
     for (int64_t child; (child = 2 * at + 1) < k; at = child) {
         if (child + 1 < k && worse(heap[child + 1], heap[child])) child++;
         if (!worse(heap[child], moving)) break;
@@ -51,9 +26,9 @@ static void sift(pair *heap, int64_t k, int64_t at) {
     heap[at] = moving;
 }
 
-CDL_INLINE void offer(pair *heap, int64_t k, uint64_t key, int64_t index) {
+CDL_INLINE void offer(cdl_pair *heap, int64_t k, uint64_t key, int64_t index) {
     if (key <= heap[0].key) return; /* a tie loses: it comes later */
-    heap[0] = (pair){key, (uint64_t)index};
+    heap[0] = (cdl_pair){key, (uint64_t)index};
     sift(heap, k, 0);
 }
 
@@ -66,51 +41,35 @@ static float float_of_key(uint64_t key) {
     return x;
 }
 
-static void scan_floats(pair *heap, int64_t k, const float *x, int64_t at, int64_t n) {
+static void scan_floats(cdl_pair *heap, int64_t k, const float *x, int64_t at, int64_t n) {
     vf root = v_set1(float_of_key(heap[0].key));
     for (; at + CDL_LANES <= n; at += CDL_LANES) {
         if (!v_any(~(v_load(x + at) <= root))) continue;
-        for (int64_t i = at; i < at + CDL_LANES; i++) offer(heap, k, key_of_float(x[i]), i);
+        for (int64_t i = at; i < at + CDL_LANES; i++) offer(heap, k, cdl_key_of_float(x[i]), i);
         root = v_set1(float_of_key(heap[0].key));
     }
-    for (; at < n; at++) offer(heap, k, key_of_float(x[at]), at);
+    for (; at < n; at++) offer(heap, k, cdl_key_of_float(x[at]), at);
 }
 
 /* The k best of the row in heap[0..k), best first. */
-static void by_heap(pair *heap, const topk *t, const void *row) {
-    for (int64_t i = 0; i < t->k; i++) heap[i] = (pair){key_at(t->kind, row, i), (uint64_t)i};
+static void by_heap(cdl_pair *heap, const topk *t, const void *row) {
+    for (int64_t i = 0; i < t->k; i++) heap[i] = (cdl_pair){cdl_key_at(t->kind, row, i), (uint64_t)i};
     for (int64_t i = t->k / 2 - 1; i >= 0; i--) sift(heap, t->k, i);
     if (t->kind == CDL_KIND_F) scan_floats(heap, t->k, row, t->k, t->n);
     else
-        for (int64_t i = t->k; i < t->n; i++) offer(heap, t->k, key_at(t->kind, row, i), i);
+        for (int64_t i = t->k; i < t->n; i++) offer(heap, t->k, cdl_key_at(t->kind, row, i), i);
     for (int64_t last = t->k - 1; last > 0; last--) { /* the worst goes last */
-        const pair worst = heap[0];
+        const cdl_pair worst = heap[0];
         heap[0] = heap[last];
         sift(heap, last, 0);
         heap[last] = worst;
     }
 }
 
-/* -- radix sort --------------------------------------------------------------------------------------- */
-/* All n, best first; `other` is as long. Answers the one that holds the result. */
-static pair *by_sort(pair *from, pair *other, const topk *t, const void *row) {
-    const int bytes = t->kind == CDL_KIND_F ? 4 : 8;
-    for (int64_t i = 0; i < t->n; i++) from[i] = (pair){key_at(t->kind, row, i), (uint64_t)i};
-    for (int byte = 0; byte < bytes; byte++) {
-        int64_t count[256] = {0}, at = 0;
-        for (int64_t i = 0; i < t->n; i++) count[(from[i].key >> (8 * byte)) & 255]++;
-        if (count[(from[0].key >> (8 * byte)) & 255] == t->n) continue; /* all alike */
-        for (int digit = 255; digit >= 0; digit--) {
-            const int64_t here = count[digit];
-            count[digit] = at;
-            at += here;
-        }
-        for (int64_t i = 0; i < t->n; i++) other[count[(from[i].key >> (8 * byte)) & 255]++] = from[i];
-        pair *swap = from;
-        from = other;
-        other = swap;
-    }
-    return from;
+/* All n of the row, best first; `pairs` holds 2 n. */
+static cdl_pair *by_sort(cdl_pair *pairs, const topk *t, const void *row) {
+    for (int64_t i = 0; i < t->n; i++) pairs[i] = (cdl_pair){cdl_key_at(t->kind, row, i), (uint64_t)i};
+    return cdl_sort_descending(pairs, pairs + t->n, t->n, cdl_key_bytes(t->kind));
 }
 
 /* -- rows ------------------------------------------------------------------------------------------------ */
@@ -118,12 +77,12 @@ static cdl_status one_row(const topk *t, char *values, char *indices, const char
     const int64_t size = cdl_kind_size(t->kind);
     const bool heap = t->k <= 64 || t->k <= t->n / 16;
     void *row_buffer = cdl_scratch_of(0, t->n, size);
-    pair *pairs = heap ? cdl_scratch_of(1, t->k, sizeof *pairs) : cdl_scratch_of(1, t->n, 2 * sizeof *pairs);
+    cdl_pair *pairs = heap ? cdl_scratch_of(1, t->k, sizeof *pairs) : cdl_scratch_of(1, t->n, 2 * sizeof *pairs);
     char *best = cdl_scratch_of(2, t->k, size);
     if (!row_buffer || !pairs || !best) return CDL_ENOMEM;
     const char *row = CDL_NAME(cdl_row_load)(t->dtype, in, t->in_step, t->n, row_buffer);
     if (heap) by_heap(pairs, t, row);
-    else pairs = by_sort(pairs, pairs + t->n, t, row);
+    else pairs = by_sort(pairs, t, row);
     for (int64_t i = 0; i < t->k; i++) {
         memcpy(best + i * size, row + (int64_t)pairs[i].index * size, (size_t)size);
         *(int64_t *)(indices + i * t->index_step) = (int64_t)pairs[i].index;
@@ -140,11 +99,6 @@ static void topk_run(void *ctx, char *const *data, const int64_t *step, int64_t 
     }
 }
 
-static int64_t last_step(const cdl_layout *l) {
-    const int64_t size = cdl_dtype_size(l->dtype);
-    return l->shape[l->rank - 1] == 1 ? size : l->strides[l->rank - 1] * size;
-}
-
 CDL_KERNEL(topk) {
     (void)p;
     if (n != 3) return CDL_EARGS;
@@ -157,7 +111,7 @@ CDL_KERNEL(topk) {
     t.k = lv->shape[lv->rank - 1], t.n = in->shape[in->rank - 1];
     if (t.k > t.n || !cdl_same_shape(&outer[0], &outer[2])) return CDL_ESHAPE;
     if (!t.k) return CDL_OK;
-    t.value_step = last_step(lv), t.index_step = last_step(li), t.in_step = last_step(in);
+    t.value_step = cdl_last_step(lv), t.index_step = cdl_last_step(li), t.in_step = cdl_last_step(in);
     const cdl_view three[3] = {{v[0].data, &outer[0]}, {v[1].data, &outer[1]}, {v[2].data, &outer[2]}};
     cdl_nd nd;
     cdl_status status = CDL_NAME(cdl_nd_make)(&nd, three, 3);

@@ -162,6 +162,10 @@ def gradient(record: Any, out: Value, grad: Value, masked: bool = False) -> Grad
             return _choice(record, grad)
         case op.Reduce(inputs=(x,)):
             return (_reduce(record, x, out, grad),)
+        case op.CumSum(axis=axis):
+            return (grad.flip(axis).cumsum(axis).flip(axis),)
+        case op.TopK() | op.Sort():
+            return (_ranked(record, _wide(grad)),)
         case op.Softmax() | op.LayerNorm() | op.RmsNorm():
             return _rows(record, _wide(out), _wide(grad))
         case op.MatMul() | op.Linear():
@@ -172,8 +176,14 @@ def gradient(record: Any, out: Value, grad: Value, masked: bool = False) -> Grad
             return _convolution(record, grad)
         case op.MaxPool2d() | op.MaxUnpool2d() | op.AvgPool2d() | op.AvgUnpool2d():
             return _pooling(record, grad)
-        case op.Reshape() | op.Permute() | op.Expand() | op.Slice() | op.Contiguous() | op.Cat():
+        case op.Resize2d(inputs=(x,), how=how):
+            return (grad.apply(op.Unresize2d((grad,), x.shape[2:], how)),)
+        case op.Unresize2d(inputs=(x,), how=how):
+            return (grad.apply(op.Resize2d((grad,), x.shape[2:], how)),)
+        case op.Reshape() | op.Permute() | op.Expand() | op.Slice() | op.Contiguous():
             return _movement(record, grad)
+        case op.Cat() | op.Pad():
+            return _joined(record, grad)
         case op.Take() | op.IndexAdd() | op.Gather() | op.ScatterAdd():
             return _indices(record, _wide(grad))
         case op.Rope():
@@ -347,6 +357,15 @@ def _reduce(record: op.Reduce, x: Value, out: Value, g: Value) -> Value | None:
     raise GradientError("backward", "an operation with a gradient", record.kind.value)
 
 
+def _ranked(record: Any, g: Value) -> Value:
+    """Each gradient back to the place its value came from; the places are found again."""
+    (x,) = record.inputs
+    last = len(x.shape) - 1
+    fields = [getattr(record, name) for name in record.__match_args__[1:]]
+    _, places = g.apply(type(record)((x.detach(),), *fields))
+    return g.apply(op.ScatterAdd((x.zeros_like().to_dtype(g.dtype), g, places), last))
+
+
 def _rows(record: Any, out: Value, g: Value) -> Grads:
     match record:
         case op.Softmax(log=True):
@@ -492,12 +511,21 @@ def _movement(record: Any, g: Value) -> Grads:
             return (_unslice(record, x, g),)
         case op.Contiguous():
             return (g,)
+    raise GradientError("backward", "a movement", op.describe(record))
+
+
+def _joined(record: Any, g: Value) -> Grads:
+    match record:
         case op.Cat(inputs=inputs, axis=axis):
             starts = accumulate((x.shape[axis] for x in inputs), initial=0)
             return tuple(
                 g.narrow(axis, at, x.shape[axis]) for x, at in zip(inputs, starts, strict=False)
             )
-    raise GradientError("backward", "a movement", op.describe(record))
+        case op.Pad(inputs=(x,), before=before):
+            for axis, start in enumerate(before):
+                g = g.narrow(axis, start, x.shape[axis])
+            return (g,)
+    raise GradientError("backward", "tensors joined", op.describe(record))
 
 
 def _unslice(record: op.Slice, x: Value, g: Value) -> Value:
@@ -508,10 +536,9 @@ def _unslice(record: op.Slice, x: Value, g: Value) -> Value:
         base = x.zeros_like().transpose(0, axis)
         indices = g.new_range(start, length, record.step)
         return front.apply(op.IndexAdd((base, front, indices))).transpose(0, axis)
-    zeros = x.zeros_like()
-    after = start + length
-    left, right = zeros.narrow(axis, 0, start), zeros.narrow(axis, after, x.shape[axis] - after)
-    return g.apply(op.Cat((left, g, right), axis))
+    before, after = ([0] * len(x.shape) for _ in range(2))
+    before[axis], after[axis] = start, x.shape[axis] - start - length
+    return g.apply(op.Pad((g,), tuple(before), tuple(after)))
 
 
 def _indices(record: Any, g: Value) -> Grads:

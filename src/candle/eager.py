@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import _native, images, launch, losses, op
+from . import _native, creation, images, launch, losses, op
 from ._native import Layout
 from .dtype import DType
 from .errors import DTypeError, OptionError, RangeError, ShapeError
@@ -186,6 +186,14 @@ def _reduce(record: op.Reduce, views: Views) -> View:
     return out.with_layout(tuple([1 if a in axes else n for a, n in enumerate(shape)]), None)
 
 
+def _cumsum(record: op.CumSum, views: Views) -> View:
+    (x,) = views
+    _require_plain("cumsum", x)
+    out = new_view(x.dtype if x.dtype.is_float else DType.I64, x.layout.shape)
+    call(_CUMSUM, [out, x], params(record.axis))
+    return out
+
+
 def _require_plain(name: str, x: View) -> None:
     if x.layout.dtype.is_block:
         raise DTypeError(name, "a plain dtype", x.layout.dtype, "dequantize() first")
@@ -241,6 +249,15 @@ def _topk(record: op.TopK, views: Views) -> Views:
         raise OptionError("topk", f"k in [0, {shape[-1]}]", k)
     values, indices = new_view(x.dtype, (*shape[:-1], k)), new_view(DType.I64, (*shape[:-1], k))
     call(_TOPK, [values, indices, x], params(k))
+    return values, indices
+
+
+def _sort(record: op.Sort, views: Views) -> Views:
+    (x,) = views
+    _require_plain("sort", x)
+    _require_rank("sort", x, 1)
+    values, indices = (new_view(dtype, x.layout.shape) for dtype in (x.dtype, DType.I64))
+    call(_SORT, [values, indices, x], params(int(record.descending)))
     return values, indices
 
 
@@ -489,6 +506,21 @@ def _cat(record: op.Cat, views: Views) -> View:
     return out
 
 
+def _pad(record: op.Pad, views: Views) -> View:
+    (x,) = views
+    before, after, shape = record.before, record.after, x.layout.shape
+    if not len(before) == len(after) == len(shape) or min((*before, *after), default=0) < 0:
+        wanted = f"margins of 0 or more on each of {len(shape)} axes"
+        raise OptionError("pad", wanted, list(zip(before, after, strict=False)))
+    sizes = [b + n + a for b, n, a in zip(before, shape, after, strict=True)]
+    out = creation.fill(x.dtype, as_shape("pad", sizes), record.value)
+    strides = out.layout.strides
+    start = sum(b * s for b, s in zip(before, strides, strict=True))
+    if x.layout.count:
+        call(_COPY, [out.with_layout(shape, strides, start), x])
+    return out
+
+
 # -- indices ---------------------------------------------------------------------------------------
 
 
@@ -513,9 +545,16 @@ def _index_add(record: op.IndexAdd, views: Views) -> View:
     if src.layout.shape != (*indices.layout.shape, *x.layout.shape[1:]) or indices.layout.rank != 1:
         wanted = f"src of [{indices.layout.count}, ...{list(x.layout.shape[1:])}]"
         raise ShapeError("index_add", wanted, list(src.layout.shape))
-    out = contiguous(x)
+    _require_plain("index_add", x)
+    wide = _sums_dtype(x.dtype)
+    out = cast(x, wide)
     call(_INDEX_ADD, [out, src, indices])
-    return out
+    return out if wide is x.dtype else cast(out, x.dtype)
+
+
+def _sums_dtype(dtype: DType) -> DType:
+    """In what elements are added: half precision in f32."""
+    return DType.F32 if dtype in (DType.F16, DType.BF16) else dtype
 
 
 def _gather(record: op.Gather, views: Views) -> View:
@@ -534,9 +573,13 @@ def _scatter_add(record: op.ScatterAdd, views: Views) -> View:
     _require_index("scatter_add", indices)
     if src.layout.shape != indices.layout.shape:
         raise ShapeError("scatter_add", f"src of {list(indices.layout.shape)}", src.layout.shape)
-    out = contiguous(x)
+    _require_plain("scatter_add", x)
+    wide = _sums_dtype(x.dtype)
+    if wide is not x.dtype:
+        src = cast(src, wide)
+    out = cast(x, wide)
     call(_SCATTER_ADD, [out, src, indices], params(record.axis))
-    return out
+    return out if wide is x.dtype else cast(out, x.dtype)
 
 
 def _rope(record: op.Rope, views: Views) -> View:
@@ -561,68 +604,10 @@ def _pack(record: op.Pack, views: Views) -> View:
     return out
 
 
-# -- creation: no record, so that leaves have none -------------------------------------------------
-
-
-_LIMITS = {
-    DType.I64: (-(2**63), 2**63 - 1),
-    DType.I32: (-(2**31), 2**31 - 1),
-    DType.U32: (0, 2**32 - 1),
-    DType.U8: (0, 255),
-    DType.BOOL: (0, 1),
-}
-
-
-def fits(value: float, dtype: DType) -> bool:
-    """Whether an integer dtype holds this very number."""
-    least, most = _LIMITS[dtype]
-    return least <= value <= most and value == int(value)
-
-
-def _whole(name: str, value: float, dtype: DType) -> int:
-    if not fits(value, dtype):
-        raise OptionError(name, f"whole numbers that fit {dtype}", value)
-    return int(value)
-
-
-def _plain(name: str, dtype: DType) -> DType:
-    if dtype.is_block:
-        raise DTypeError(name, "a plain dtype", dtype, "blocks come from files, and from pack()")
-    return dtype
-
-
-def fill(dtype: DType, shape: Shape, value: float) -> View:
-    """A new view, every element `value`. Raises OptionError for one that the dtype cannot hold."""
-    out = new_view(_plain("full", dtype), shape)
-    if dtype.is_float:
-        call(_FILL, [out], params(f=(value,)))
-    else:
-        call(_FILL, [out], params(_whole("full", value, dtype)))
-    return out
-
-
-def iota(dtype: DType, count: int, start: float, step: float) -> View:
-    """start, start + step, ... of `count` elements. Raises OptionError where they do not fit."""
-    out = new_view(_plain("arange", dtype), as_shape("arange", count))
-    if dtype.is_float:
-        call(_IOTA, [out], params(f=(start, step)))
-    elif count:
-        ends = (start, start + (count - 1) * step)
-        first, _ = (_whole("arange", v, dtype) for v in ends)
-        call(_IOTA, [out], params(first, _whole("arange", step, DType.I64)))
-    return out
-
-
-def random(name: str, shape: Shape, seed: int, offset: int) -> View:
-    """f32 draws of the counter-based generator: `name` is "uniform" or "normal"."""
-    out = new_view(DType.F32, shape)
-    call(_native.op_id(name), [out], params(seed, offset))
-    return out
-
-
-_WHERE, _COPY, _FILL, _IOTA, _PACK = map(_native.op_id, ("where", "copy", "fill", "iota", "pack"))
+_WHERE, _COPY, _PACK = map(_native.op_id, ("where", "copy", "pack"))
 _SOFTMAX, _LOG_SOFTMAX = map(_native.op_id, ("softmax", "log_softmax"))
-_LAYER_NORM, _RMS_NORM, _TOPK = map(_native.op_id, ("layer_norm", "rms_norm", "topk"))
+_LAYER_NORM, _RMS_NORM = map(_native.op_id, ("layer_norm", "rms_norm"))
+_CUMSUM, _TOPK, _SORT = map(_native.op_id, ("cumsum", "topk", "sort"))
 _MATMUL, _LINEAR = map(_native.op_id, ("matmul", "linear"))
 _ATTENTION, _NEAREST, _ROPE = map(_native.op_id, ("attention", "nearest", "rope"))
 _TAKE, _INDEX_ADD = map(_native.op_id, ("take", "index_add"))
@@ -635,10 +620,12 @@ RUNNERS: dict[type, Runner] = {
     op.Where: _where,
     op.Cast: _cast,
     op.Reduce: _reduce,
+    op.CumSum: _cumsum,
     op.Softmax: _softmax,
     op.LayerNorm: _layer_norm,
     op.RmsNorm: _rms_norm,
     op.TopK: _topk,
+    op.Sort: _sort,
     op.MatMul: _matmul,
     op.Linear: _linear,
     op.Attention: _attention,
@@ -649,6 +636,7 @@ RUNNERS: dict[type, Runner] = {
     op.Slice: _slice,
     op.Contiguous: _contiguous,
     op.Cat: _cat,
+    op.Pad: _pad,
     op.Take: _take,
     op.IndexAdd: _index_add,
     op.Gather: _gather,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from . import op
+from . import losses, op
 from .dtype import DType
-from .errors import DTypeError, OptionError, ShapeError
+from .errors import DTypeError, OptionError, RangeError, ShapeError
 from .op import Activation, Reduction
-from .shape import Shape, as_ints, axis_of
+from .shape import Shape, as_ints
 from .tensor import Tensor, require_tensors
 
 _run = Tensor.apply  # of no tensor too: it says which operation wants one
@@ -17,31 +17,23 @@ _run = Tensor.apply  # of no tensor too: it says which operation wants one
 
 def softmax(x: Tensor, axis: int = -1) -> Tensor:
     """exp(x - max) / sum along an axis, f32 or better inside. A row of all -inf gives NaN."""
-    return _along_last(x, axis, False)
+    require_tensors("softmax", x)
+    return x.softmax(axis)
 
 
 def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
     """The logarithm of softmax, without overflow."""
-    return _along_last(x, axis, True)
-
-
-def _along_last(x: Tensor, axis: int, log: bool) -> Tensor:
-    require_tensors("softmax", x)
-    at = axis_of("softmax", axis, x.rank)
-    if x.rank == 0:
-        return _along_last(x.unsqueeze(0), 0, log).squeeze(0)
-    if at == x.rank - 1:
-        return _run(x, op.Softmax((x,), log))
-    moved = x.transpose(at, -1)
-    return _run(moved, op.Softmax((moved,), log)).transpose(at, -1)
+    require_tensors("log_softmax", x)
+    return x.softmax(axis, log=True)
 
 
 def logsumexp(x: Tensor, axis: int = -1, keepdim: bool = False) -> Tensor:
-    """log of the sum of exponentials along an axis, without overflow."""
+    """log of the sum of exponentials along an axis, without overflow; -inf for a row of -inf."""
     require_tensors("logsumexp", x)
 
     def run(x: Tensor) -> Tensor:
         top = x.max(axis, keepdim=True).detach()
+        top = top.abs().eq(math.inf).where_cond(0.0, top)
         return x.sub(top).exp().sum(axis, keepdim=True).log().add(top)
 
     total = _in_single(run, x)
@@ -166,10 +158,14 @@ def normalize(x: Tensor, epsilon: float = 1e-12) -> Tensor:
     return _in_single(run, x)
 
 
-def mse(x: Tensor, target: Tensor) -> Tensor:
-    """Mean squared error. Raises ShapeError unless the shapes are equal: losses never broadcast."""
+def mse(x: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
+    """Mean squared error. Raises ShapeError unless the shapes are equal: losses never broadcast.
+
+    `reduction`: mean, sum or none (an error each element).
+    """
     _same_shape("mse", x, target)
-    return _in_single(lambda x, target: x.sub(target).sqr().mean(), x, target)
+    kind = _reduction("mse", reduction)
+    return _in_single(lambda x, target: _reduced(x.sub(target).sqr(), kind), x, target)
 
 
 def bce_with_logits(
@@ -178,14 +174,18 @@ def bce_with_logits(
     *,
     weight: Tensor | None = None,
     pos_weight: Tensor | None = None,
+    reduction: str = "mean",
 ) -> Tensor:
     """Mean binary cross-entropy of sigmoid(logits), without overflow; targets are in [0, 1].
 
     `weight` scales elements, `pos_weight` the share of positive ones; both broadcast to the logits.
-    Raises ShapeError unless logits and target have one shape.
+    `reduction`: mean, sum or none. Raises ShapeError unless logits and target have one shape.
     """
     _same_shape("bce_with_logits", logits, target)
-    return _in_single(_bce, logits, target, weight, pos_weight)
+    kind = _reduction("bce_with_logits", reduction)
+    return _in_single(
+        lambda *given: _reduced(_bce(*given), kind), logits, target, weight, pos_weight
+    )
 
 
 def _bce(
@@ -197,7 +197,7 @@ def _bce(
     if pos_weight is not None:
         softplus = softplus.mul(target.mul(pos_weight.sub(1.0)).add(1.0))
     loss = logits.mul(slope).add(softplus)
-    return (loss if weight is None else loss.mul(weight)).mean()
+    return loss if weight is None else loss.mul(weight)
 
 
 def contrastive(x: Tensor, target: Tensor, temperature: float = 0.05) -> Tensor:
@@ -249,18 +249,8 @@ def cross_entropy(
     is 0 (not NaN) where every target is ignored. `reduction`: mean, sum or none. Raises RangeError
     (an IndexError) that names row and value for a target that is no class.
     """
-    require_tensors("cross_entropy", logits, targets)
     kind = _reduction("cross_entropy", reduction)
-    if logits.rank < 2 or targets.shape != (logits.shape[0], *logits.shape[2:]):
-        wanted = f"one target a row of {list(logits.shape)}"
-        raise ShapeError("cross_entropy", wanted, list(targets.shape))
-    if targets.dtype.is_float:
-        raise DTypeError("cross_entropy", "integer targets", targets.dtype)
-    shape, classes = targets.shape, logits.shape[1]
-    rows = targets.to_dtype(DType.I64).reshape((targets.count,))
-    if logits.rank > 2:
-        moved = logits.permute((0, *range(2, logits.rank), 1))
-        logits = moved.reshape((targets.count, classes))
+    logits, rows, shape = _class_rows("cross_entropy", logits, targets)
 
     def run(logits: Tensor, weight: Tensor | None) -> Tensor:
         inputs = (logits, rows) if weight is None else (logits, rows, weight)
@@ -270,6 +260,66 @@ def cross_entropy(
     return made.reshape(shape) if kind is Reduction.NONE else made
 
 
+def nll_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """-log_probs[target] of each row, of what `log_softmax` gives: [n,c] or [n,c,..].
+
+    All else is as with `cross_entropy`, which is this after log_softmax, but quicker.
+    """
+    kind = _reduction("nll_loss", reduction)
+    log_probs, rows, shape = _class_rows("nll_loss", log_probs, targets)
+    classes = log_probs.shape[1]
+    if weight is not None and weight.shape != (classes,):
+        raise ShapeError("nll_loss", f"a weight of [{classes}]", list(weight.shape))
+    counts = rows.ne(ignore_index)
+    places = counts.where_cond(rows, 0)
+
+    def run(log_probs: Tensor, weight: Tensor | None) -> Tensor:
+        try:
+            own = log_probs.gather(places.unsqueeze(1), 1).squeeze(1).neg()
+        except RangeError as error:
+            raise losses.stray("nll_loss", classes, rows.data, ignore_index) from error
+        shares = counts.to_dtype(own.dtype)
+        if weight is not None:
+            shares = shares.mul(weight.index_select(places))
+        found = counts.where_cond(own.mul(shares), 0.0)
+        if kind is not Reduction.MEAN:
+            return _reduced(found, kind)
+        total = shares.sum()
+        return total.eq(0.0).where_cond(0.0, found.sum().div(total))
+
+    made = _in_single(run, log_probs, weight)
+    return made.reshape(shape) if kind is Reduction.NONE else made
+
+
+def _class_rows(name: str, scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Shape]:
+    """Scores [n,c] or [n,c,..] and targets [n,..] as rows: [m,c], i64 [m] and the shape [n,..]."""
+    require_tensors(name, scores, targets)
+    if scores.rank < 2 or targets.shape != (scores.shape[0], *scores.shape[2:]):
+        wanted = f"one target a row of {list(scores.shape)}"
+        raise ShapeError(name, wanted, list(targets.shape))
+    if targets.dtype.is_float:
+        raise DTypeError(name, "integer targets", targets.dtype)
+    rows = targets.to_dtype(DType.I64).reshape((targets.count,))
+    if scores.rank > 2:
+        moved = scores.permute((0, *range(2, scores.rank), 1))
+        scores = moved.reshape((targets.count, scores.shape[1]))
+    return scores, rows, targets.shape
+
+
+def _reduced(loss: Tensor, kind: Reduction) -> Tensor:
+    """What a loss makes of its elements."""
+    if kind is Reduction.NONE:
+        return loss
+    return loss.sum() if kind is Reduction.SUM else loss.mean()
+
+
 def _reduction(name: str, text: str) -> Reduction:
     found = {"none": Reduction.NONE, "sum": Reduction.SUM, "mean": Reduction.MEAN}.get(text)
     if found is None:
@@ -277,7 +327,94 @@ def _reduction(name: str, text: str) -> Reduction:
     return found
 
 
+# -- margins ---------------------------------------------------------------------------------------
+
+
+def pad(
+    x: Tensor,
+    margins: Sequence[Sequence[int]],
+    mode: str = "constant",
+    value: float = 0.0,
+) -> Tensor:
+    """x with margins: a pair (before, after) for each of its last axes, in their order.
+
+    `mode`: constant (of `value`), replicate (the edge again) or reflect (as in a mirror that stands
+    on the edge; margins are shorter than the axis). Raises OptionError.
+    """
+    require_tensors("pad", x)
+    pairs = [as_ints("pad", pair) for pair in margins]
+    if len(pairs) > x.rank or any(len(p) != 2 or min(p) < 0 for p in pairs):
+        wanted = f"pairs of 0 or more for at most {x.rank} axes"
+        raise OptionError("pad", wanted, [list(p) for p in pairs])
+    whole = [(0, 0)] * (x.rank - len(pairs)) + pairs
+    if mode == "constant":
+        before, after = (tuple(p[side] for p in whole) for side in range(2))
+        return _run(x, op.Pad((x,), before, after, value))
+    if mode not in ("replicate", "reflect"):
+        raise OptionError("pad", "a mode of constant, replicate or reflect", mode)
+    for axis, pair in enumerate(whole):
+        if any(pair):
+            x = x.index_select(_mirrored(mode, x.shape[axis], *pair), axis)
+    return x
+
+
+def _mirrored(mode: str, n: int, before: int, after: int) -> Tensor:
+    """Places [before + n + after] on an axis of n that its margins repeat."""
+    if max(before, after) > (n - 1 if mode == "reflect" else 0 if n == 0 else 2**62):
+        wanted = f"an axis longer than its margins of {before} and {after} ({mode})"
+        raise ShapeError("pad", wanted, n)
+    places = Tensor.arange(-before, n + after)
+    if mode == "reflect":
+        return places.abs().sub(n - 1).abs().neg().add(n - 1)
+    return places.maximum(0).minimum(n - 1)
+
+
 # -- images ----------------------------------------------------------------------------------------
+
+
+def upsample_nearest2d(
+    x: Tensor, size: int | Sequence[int] | None = None, *, scale: int | Sequence[int] | None = None
+) -> Tensor:
+    """Images x [b,c,h,w] of another `size`, or `scale` times as large: element floor(i h / p) at i.
+
+    Exactly so, where others round the quotient first. Smaller sizes are legal. Raises OptionError.
+    """
+    return _resize("upsample_nearest2d", x, size, scale, op.Resampling.NEAREST)
+
+
+def upsample_bilinear2d(
+    x: Tensor,
+    size: int | Sequence[int] | None = None,
+    *,
+    scale: int | Sequence[int] | None = None,
+    align_corners: bool = False,
+) -> Tensor:
+    """Images x [b,c,h,w] of another `size` (or `scale` times as large), mixed of their neighbours.
+
+    Centres of elements lie where those of the whole image do; with `align_corners` the outermost
+    elements stay where they are. Smaller sizes are legal, and not smoothed. Raises OptionError.
+    """
+    how = op.Resampling.CORNERS if align_corners else op.Resampling.LINEAR
+    return _resize("upsample_bilinear2d", x, size, scale, how)
+
+
+def _resize(
+    name: str,
+    x: Tensor,
+    size: int | Sequence[int] | None,
+    scale: int | Sequence[int] | None,
+    how: op.Resampling,
+) -> Tensor:
+    require_tensors(name, x)
+    if (size is None) == (scale is None):
+        raise OptionError(name, "either a size or a scale", {"size": size, "scale": scale})
+    if x.rank != 4:
+        raise ShapeError(name, "x of [b,c,h,w]", list(x.shape))
+    if scale is not None:
+        wanted = tuple(n * k for n, k in zip(x.shape[2:], _pair("scale", scale), strict=True))
+    else:
+        wanted = _pair("size", size if size is not None else 0)
+    return _in_single(lambda x: _run(x, op.Resize2d((x,), wanted, how)), x)
 
 
 def _pair(name: str, value: int | Sequence[int]) -> Shape:

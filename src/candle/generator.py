@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Sequence
 
-from . import eager
+from . import creation
 from .errors import OptionError
 from .shape import as_shape, count_of
 from .storage import View
@@ -54,7 +54,7 @@ class Generator:
         with _guard.lock:
             seed, offset = self.seed, self.offset
             self.offset += count_of(sizes)
-        return eager.random(name, sizes, seed, offset)
+        return creation.random(name, sizes, seed, offset)
 
 
 default = Generator(0)

@@ -9,7 +9,7 @@ from . import _native, op
 from .dtype import DType
 from .errors import DTypeError, OptionError, ShapeError
 from .launch import call, params
-from .shape import Shape
+from .shape import Shape, as_shape
 from .storage import View, new_view
 
 Views = Sequence[View]
@@ -19,6 +19,7 @@ _CONV2D, _CONV2D_INPUT, _CONV2D_WEIGHT = map(
 )
 _MAX_POOL, _MAX_UNPOOL = map(_native.op_id, ("max_pool2d", "max_unpool2d"))
 _AVG_POOL, _AVG_UNPOOL = map(_native.op_id, ("avg_pool2d", "avg_unpool2d"))
+_RESIZE, _UNRESIZE = map(_native.op_id, ("resize2d", "resize2d_grad"))
 _MOST = 2**31  # of strides, paddings and dilations; the kernels' own limit
 
 
@@ -205,6 +206,32 @@ def _avg_unpool2d(record: op.AvgUnpool2d, views: Views) -> View:
     return out
 
 
+def _resized(name: str, record: Any, x: View, image: Shape, other: Shape) -> View:
+    """Room for images of `record.size`; the two sizes are those of the image and of the other."""
+    dtype = _check_floats(name, (x,))
+    if len(record.size) != 2 or min(record.size) < 0:
+        raise OptionError(name, "two sizes of 0 or more", record.size)
+    if 0 in [n for n, m in zip(image, other, strict=True) if m]:
+        raise ShapeError(name, "images with elements", list(image))
+    return new_view(dtype, as_shape(name, (*x.layout.shape[:2], *record.size)))
+
+
+def _resize2d(record: op.Resize2d, views: Views) -> View:
+    (x,) = views
+    _require_images("resize2d", x)
+    out = _resized("resize2d", record, x, x.layout.shape[2:], record.size)
+    call(_RESIZE, [out, x], params(record.how.value))
+    return out
+
+
+def _unresize2d(record: op.Unresize2d, views: Views) -> View:
+    (g,) = views
+    _require_images("unresize2d", g)
+    out = _resized("unresize2d", record, g, record.size, g.layout.shape[2:])
+    call(_UNRESIZE, [out, g], params(record.how.value))
+    return out
+
+
 RUNNERS: dict[type, Callable[[Any, Views], Any]] = {
     op.Conv2d: _conv2d,
     op.ConvTranspose2d: _conv_transpose2d,
@@ -213,4 +240,6 @@ RUNNERS: dict[type, Callable[[Any, Views], Any]] = {
     op.MaxUnpool2d: _max_unpool2d,
     op.AvgPool2d: _avg_pool2d,
     op.AvgUnpool2d: _avg_unpool2d,
+    op.Resize2d: _resize2d,
+    op.Unresize2d: _unresize2d,
 }

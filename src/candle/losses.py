@@ -47,11 +47,11 @@ def _launch(op_id: int, views: Sequence[View | None], record: Any) -> None:
         call(op_id, views, _params(record))
     except RangeError as error:
         logits, targets = record.inputs[0].data, record.inputs[1].data
-        raise _stray(logits.layout.shape[1], targets, record.ignored) from error
+        raise stray("cross_entropy", logits.layout.shape[1], targets, record.ignored) from error
 
 
-def _stray(classes: int, targets: View, ignored: int) -> RangeError:
-    """Names the first target that is no class."""
+def stray(name: str, classes: int, targets: View, ignored: int) -> RangeError:
+    """Names row and value of the first i64 target that is neither a class nor ignored."""
     stride = targets.layout.strides[0]
     cell = targets.with_layout((1,), None)
     for row in range(targets.layout.shape[0]):
@@ -60,7 +60,7 @@ def _stray(classes: int, targets: View, ignored: int) -> RangeError:
         if value != ignored and not 0 <= value < classes:
             break
     wanted = f"targets in [0, {classes}) or {ignored}, which is ignored"
-    return RangeError("cross_entropy", wanted, f"{value} in row {row}")
+    return RangeError(name, wanted, f"{value} in row {row}")
 
 
 def _cross_entropy(record: op.CrossEntropy, views: Views) -> View:

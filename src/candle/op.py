@@ -5,13 +5,13 @@ record says what was asked, not how: `eager.py` runs it, `autograd.py` different
 reads it. Sizes and dtypes are checked where a record is run.
 
     elementwise  Unary Binary Compare Where Cast
-    reduce       Reduce
-    rows         Softmax LayerNorm RmsNorm TopK
+    reduce       Reduce CumSum
+    rows         Softmax LayerNorm RmsNorm TopK Sort
     products     MatMul Linear Attention Nearest
     losses       CrossEntropy CrossEntropyGrad
     images       Conv2d ConvTranspose2d Conv2dWeight MaxPool2d MaxUnpool2d AvgPool2d
-                 AvgUnpool2d
-    movement     Reshape Permute Expand Slice Contiguous Cat
+                 AvgUnpool2d Resize2d Unresize2d
+    movement     Reshape Permute Expand Slice Contiguous Cat Pad
     indices      Take IndexAdd Gather ScatterAdd Rope
     weights      Pack
 """
@@ -142,6 +142,14 @@ class Reduction(Enum):
     MEAN = 2
 
 
+class Resampling(Enum):
+    """How Resize2d reads between elements; the value is the kernels'."""
+
+    NEAREST = 0
+    LINEAR = 1  # between the centres of elements
+    CORNERS = 2  # between the corners of the image
+
+
 class Activation(Enum):
     """Applied by `Linear` to its result; the value is `enum cdl_activation`."""
 
@@ -218,6 +226,14 @@ class Reduce:
     correction: int = 0
 
 
+@record
+class CumSum:
+    """Running sums along `axis`; integers sum to i64."""
+
+    inputs: Inputs
+    axis: int
+
+
 # -- rows: over the last axis ----------------------------------------------------------------------
 
 
@@ -251,6 +267,14 @@ class TopK:
 
     inputs: Inputs
     k: int
+
+
+@record
+class Sort:
+    """The last axis in order, stable: two outputs, values and indices (i64)."""
+
+    inputs: Inputs
+    descending: bool = False
 
 
 # -- products --------------------------------------------------------------------------------------
@@ -419,7 +443,25 @@ class AvgUnpool2d:
     size: Shape
 
 
-# -- movement: views, but for Contiguous and Cat ---------------------------------------------------
+@record
+class Resize2d:
+    """x [b,c,h,w] at another size of its images: [b,c,*size]."""
+
+    inputs: Inputs
+    size: Shape
+    how: Resampling
+
+
+@record
+class Unresize2d:
+    """The adjoint of Resize2d: g [b,c,p,q] spread over images of `size`."""
+
+    inputs: Inputs
+    size: Shape
+    how: Resampling
+
+
+# -- movement: views, but for Contiguous, Cat and Pad ----------------------------------------------
 
 
 @record
@@ -470,6 +512,16 @@ class Cat:
 
     inputs: Inputs
     axis: int
+
+
+@record
+class Pad:
+    """x with `before` and `after` it, on each axis, so many elements of `value`."""
+
+    inputs: Inputs
+    before: Shape
+    after: Shape
+    value: float = 0.0
 
 
 # -- indices ---------------------------------------------------------------------------------------
@@ -530,16 +582,15 @@ class Pack:
 
 
 RECORDS: tuple[type, ...] = (
-    Unary, Binary, Compare, Where, Cast, Reduce, Softmax, LayerNorm, RmsNorm, TopK, MatMul, Linear,
-    Attention, Nearest, CrossEntropy, CrossEntropyGrad, Conv2d, ConvTranspose2d, Conv2dWeight,
-    MaxPool2d, MaxUnpool2d, AvgPool2d, AvgUnpool2d, Reshape, Permute, Expand, Slice, Contiguous,
-    Cat, Take, IndexAdd, Gather, ScatterAdd, Rope, Pack,
+    Unary, Binary, Compare, Where, Cast, Reduce, CumSum, Softmax, LayerNorm, RmsNorm, TopK, Sort,
+    MatMul, Linear, Attention, Nearest, CrossEntropy, CrossEntropyGrad, Conv2d, ConvTranspose2d,
+    Conv2dWeight, MaxPool2d, MaxUnpool2d, AvgPool2d, AvgUnpool2d, Resize2d, Unresize2d, Reshape,
+    Permute, Expand, Slice, Contiguous, Cat, Pad, Take, IndexAdd, Gather, ScatterAdd, Rope, Pack,
 )  # fmt: skip
 
 # Why these have no gradient: their results are positions or choices, or they serve inference only.
 NOT_DIFFERENTIABLE: dict[type, str] = {
     Compare: "the result is bool",
-    TopK: "take it through gather",
     Attention: "inference only; compose matmul and softmax to train",
     Nearest: "a search",
     Pack: "an inference layout",

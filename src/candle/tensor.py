@@ -11,17 +11,17 @@ from __future__ import annotations
 import itertools
 import math
 import numbers
-import operator
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, overload
 
-from . import autograd, eager, generator, nested, op
+from . import autograd, creation, eager, generator, nested, op
 from ._native import Layout
 from .device import CPU, Device
 from .dtype import DType, promote
 from .errors import DTypeError, GradientError, OptionError, RangeError, ShapeError
 from .guests import ArrayFace, view_of_array
+from .indexing import indexed
 from .op import BinaryKind, CompareKind, ReduceKind, UnaryKind
 from .shape import (
     MAX_RANK,
@@ -77,7 +77,7 @@ class Tensor:
     # -- records -----------------------------------------------------------------------------------
 
     @overload
-    def apply(self, record: op.TopK | op.Nearest) -> tuple[Tensor, Tensor]: ...  # type: ignore[overload-overlap]
+    def apply(self, record: op.TopK | op.Sort | op.Nearest) -> tuple[Tensor, Tensor]: ...  # type: ignore[overload-overlap]
     @overload
     def apply(self, record: object) -> Tensor: ...
     def apply(self, record: Any) -> Any:
@@ -126,7 +126,7 @@ class Tensor:
     @staticmethod
     def full(shape: int | Sequence[int], value: Number, dtype: DType | str = DType.F32) -> Tensor:
         """Every element `value`."""
-        return Tensor.of_view(eager.fill(DType.of(dtype), as_shape("full", shape), value))
+        return Tensor.of_view(creation.fill(DType.of(dtype), as_shape("full", shape), value))
 
     @staticmethod
     def zeros(shape: int | Sequence[int], dtype: DType | str = DType.F32) -> Tensor:
@@ -166,7 +166,7 @@ class Tensor:
         except OverflowError as error:
             raise OptionError("arange", "a countable range", (start, stop, step)) from error
         made = natural if dtype is None else DType.of(dtype)
-        return Tensor.of_view(eager.iota(made, max(0, int(count)), first, by))
+        return Tensor.of_view(creation.iota(made, max(0, int(count)), first, by))
 
     @staticmethod
     def rand(shape: int | Sequence[int], source: generator.Generator | None = None) -> Tensor:
@@ -468,9 +468,37 @@ class Tensor:
         """Variance with `correction` taken off the count (1: of a sample, 0: of a population)."""
         return self._reduce(ReduceKind.VAR, axes, keepdim, correction)
 
+    def cumsum(self, axis: int) -> Tensor:
+        """Running sums along an axis, floats in f64 inside. Integers sum to i64, and wrap."""
+        return self._of(op.CumSum((self,), _real_axis("cumsum", axis, self)))
+
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
-        """(values, indices i64) of the k greatest of the last axis, descending, ties by index."""
+        """(values, indices i64) of the k greatest of the last axis, descending, ties by index.
+
+        NaN counts as the greatest.
+        """
         return self.apply(op.TopK((self,), as_int("topk", k)))
+
+    def sort(self, axis: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
+        """(values, indices i64) in order along an axis, equal elements as they came.
+
+        NaN counts as the greatest: it is last, and first where `descending`.
+        """
+        at, last = _real_axis("sort", axis, self), self.data.layout.rank - 1
+        rows = self.transpose(at, last)
+        values, indices = rows.apply(op.Sort((rows,), bool(descending)))
+        return values.transpose(at, last), indices.transpose(at, last)
+
+    def softmax(self, axis: int = -1, log: bool = False) -> Tensor:
+        """exp(x - max) / sum along an axis, f32 or better inside; its logarithm where `log`.
+
+        A row of all -inf gives NaN.
+        """
+        at, last = axis_of("softmax", axis, self.rank), self.rank - 1
+        if last < 0:
+            return self.unsqueeze(0).softmax(0, log).squeeze(0)
+        rows = self.transpose(at, last)
+        return rows._of(op.Softmax((rows,), log)).transpose(at, last)
 
     # -- products ----------------------------------------------------------------------------------
 
@@ -573,12 +601,29 @@ class Tensor:
         """Integers, slices (any step), `...`, None (a new axis), or an index tensor alone."""
         if isinstance(index, Tensor):
             return self.index_select(index, 0)
-        return _index(self, index if isinstance(index, tuple) else (index,))
+        found: Tensor = indexed(self, index if isinstance(index, tuple) else (index,))
+        return found
 
-    def flip(self, axis: int) -> Tensor:
-        """One axis backwards; a view."""
-        at = _real_axis("flip", axis, self)
-        return self._of(op.Slice((self,), at, max(self.shape[at] - 1, 0), self.shape[at], -1))
+    def flip(self, axes: int | Sequence[int]) -> Tensor:
+        """One axis or several backwards; a view."""
+        _real_axis("flip", 0, self)
+        found = self
+        for at in axes_of("flip", axes, self.rank):
+            n = self.dim(at)
+            found = found._of(op.Slice((found,), at, max(n - 1, 0), n, -1))
+        return found
+
+    def chunk(self, chunks: int, axis: int = 0) -> list[Tensor]:
+        """At most so many views of equal length along an axis, the last one shorter.
+
+        Raises OptionError for less than one.
+        """
+        at, wanted = _real_axis("chunk", axis, self), as_int("chunk", chunks)
+        if wanted < 1:
+            raise OptionError("chunk", "1 chunk or more", wanted)
+        n = self.dim(at)
+        size = max(-(-n // wanted), 1)
+        return [self.narrow(at, k, min(size, n - k)) for k in range(0, max(n, 1), size)]
 
     @staticmethod
     def cat(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
@@ -618,13 +663,33 @@ class Tensor:
         at = _real_axis("gather", axis, self)
         return self.apply(op.Gather((self, indices), at))
 
+    def index_add(self, indices: Tensor, source: Tensor, axis: int = 0) -> Tensor:
+        """This tensor with slices of `source` added at `indices` (1-D) of an axis, in their order.
+
+        Half precision is summed in f32. Raises RangeError.
+        """
+        require_tensors("index_add", indices, source)
+        at = _real_axis("index_add", axis, self)
+        if source.rank != self.rank:
+            raise ShapeError("index_add", f"a source of {self.rank} axes", list(source.shape))
+        front, slices = self.transpose(0, at), source.transpose(0, at)
+        return front.apply(op.IndexAdd((front, slices, indices))).transpose(0, at)
+
+    def scatter_add(self, indices: Tensor, source: Tensor, axis: int) -> Tensor:
+        """This tensor with `source` added at `indices` along `axis`: the adjoint of gather.
+
+        Half precision is summed in f32. Raises RangeError.
+        """
+        at = _real_axis("scatter_add", axis, self)
+        return self.apply(op.ScatterAdd((self, source, indices), at))
+
     def new_indices(self, values: Sequence[int]) -> Tensor:
         """An i64 index tensor beside this one."""
         return Tensor(list(values), DType.I64)
 
     def new_range(self, start: int, count: int, step: int) -> Tensor:
         """`count` i64 indices from `start` on, on this device."""
-        return Tensor.of_view(eager.iota(DType.I64, count, start, step))
+        return Tensor.of_view(creation.iota(DType.I64, count, start, step))
 
     # -- gradients ---------------------------------------------------------------------------------
 
@@ -917,7 +982,7 @@ def _meet(name: str, a: Tensor, b: Any, compares: bool = False) -> tuple[Tensor,
         elif isinstance(value, float):
             a = a.to_dtype(DType.F32)
         elif (dtype is DType.BOOL and not isinstance(value, bool)) or (
-            compares and not eager.fits(value, dtype)
+            compares and not creation.fits(value, dtype)
         ):
             a = a.to_dtype(DType.I64)
     return a, _scalar(value, a.data.layout.dtype)
@@ -934,55 +999,6 @@ def _real_axis(name: str, axis: int, x: Tensor) -> int:
     if rank == 0:
         raise RangeError(name, "a tensor with axes", "a scalar")
     return axis_of(name, axis, rank)
-
-
-def _index(x: Tensor, index: tuple[Any, ...]) -> Tensor:
-    """Applies integers, slices, at most one Ellipsis and Nones from the left."""
-    used = sum(1 for part in index if part is not None and part is not Ellipsis)
-    dots = [k for k, part in enumerate(index) if part is Ellipsis]
-    if used > x.rank or len(dots) > 1:
-        raise RangeError("index", f"at most {x.rank} indices and one ...", f"{len(index)} parts")
-    if dots:
-        whole = (slice(None),) * (x.rank - used)
-        index = (*index[: dots[0]], *whole, *index[dots[0] + 1 :])
-    axis = 0
-    for part in index:
-        if part is None:
-            x, axis = x.unsqueeze(axis), axis + 1
-        elif isinstance(part, slice):
-            x, axis = _slice(x, axis, part), axis + 1
-        else:
-            x = _pick(x, axis, part)
-    return x
-
-
-def _pick(x: Tensor, axis: int, part: Any) -> Tensor:
-    """One element of an axis, which goes."""
-    shape = x.data.layout.shape
-    n = shape[axis]
-    if isinstance(part, bool) or not hasattr(part, "__index__"):
-        wanted = "int, slice, ..., None, or a tensor alone"
-        raise RangeError("index", wanted, type(part).__name__)
-    try:
-        at = operator.index(part)
-    except TypeError as error:
-        got, hint = type(part).__name__, "Tensor.from_numpy() makes an index tensor"
-        raise RangeError("index", "an integer", got, hint) from error
-    if not -n <= at < n:
-        raise RangeError("index", f"an index in [{-n}, {n})", at)
-    row = x._of(op.Slice((x,), axis, at % n, 1))
-    return row._of(op.Reshape((row,), shape[:axis] + shape[axis + 1 :]))
-
-
-def _slice(x: Tensor, axis: int, part: slice) -> Tensor:
-    try:
-        start, stop, step = part.indices(x.shape[axis])
-    except (TypeError, ValueError) as error:
-        raise RangeError("index", "a slice of integers, its step not 0", part) from error
-    length = max(0, -((stop - start) // -step))
-    if (start, length, step) == (0, x.shape[axis], 1):
-        return x
-    return x._of(op.Slice((x,), axis, start if length else 0, length, step))
 
 
 def _from_nested(values: Any, dtype: DType | None) -> View:

@@ -19,7 +19,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = "aarch64-linux-musl"
 SUITES = [
-    "elementwise", "movement", "reduce", "rows", "index", "random",
+    "elementwise", "movement", "reduce", "scan", "sort", "rows", "index", "random", "resize",
     "matmul", "linear", "attention", "nearest", "quant",
 ]  # fmt: skip
 

@@ -11,56 +11,16 @@ size: a table, one row an operation.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from candle import DType, Tensor, op
+from candle import Tensor, op
 from candle import functional as F
 from candle.op import Activation, BinaryKind, CompareKind, ReduceKind, UnaryKind
-from support import images, oracle
-
-Array = Any
-Rng = np.random.Generator
-Make = Callable[[Rng], tuple[Array, ...]]
-
-FLOATS = ("f32", "f64", "f16", "bf16")
-INTS = ("i64", "i32", "u32", "u8")
-NUMBERS = (*FLOATS, *INTS)
-EPSILON = {"f64": 2.3e-16, "f32": 1.2e-7, "f16": 9.8e-4, "bf16": 7.9e-3}
-
-
-@dataclass(frozen=True)
-class Case:
-    """One operation on one kind of input."""
-
-    name: str
-    covers: Any  # the kind, or the record type
-    run: Callable[..., Any]  # on Tensors
-    means: Callable[..., Any]  # on arrays: the oracle
-    make: Make
-    dtypes: tuple[str, ...] = FLOATS  # of the inputs that `fixed` does not name
-    fixed: Mapping[int, str] = field(default_factory=dict)  # input -> its dtype
-    factor: float = 4.0  # tolerance, in units of the dtype's epsilon
-    order: int = 2  # gradients that exist: 0, 1 or 2
-    layouts: bool = True  # whether inputs may have any strides
-
-    def tolerance(self, dtype: str) -> float:
-        """Allowed |error| / (1 + |value|)."""
-        return self.factor * EPSILON.get(dtype, 0.0)
-
-
-def uniform(*shapes: tuple[int, ...], low: float = -2.0, high: float = 2.0) -> Make:
-    """Inputs drawn from [low, high), one a shape."""
-    return lambda rng: tuple(rng.uniform(low, high, s) for s in shapes)
-
-
-def whole(*shapes: tuple[int, ...], low: int = 1, high: int = 9) -> Make:
-    """Small whole numbers, which every dtype holds."""
-    return lambda rng: tuple(rng.integers(low, high, s) for s in shapes)
-
+from support import image_cases, oracle
+from support.case import FLOATS, INTS, NUMBERS, Array, Case, Make, Rng, distinct, uniform, whole
 
 # -- elementwise ---------------------------------------------------------------------------------
 
@@ -263,6 +223,54 @@ def _rows() -> Iterator[Case]:
         dtypes=("f32", "f16", "bf16"),
         order=0,
     )
+    yield Case(
+        "values of topk",
+        op.TopK,
+        lambda x: x.topk(3)[0],
+        lambda x: oracle.topk(x, 3)[0],
+        distinct((4, 9)),
+    )
+    yield from _orders()
+
+
+def _orders() -> Iterator[Case]:
+    for descending in (False, True):
+        name = f"sort {'down' if descending else 'up'}"
+        for shape in ((4, 9), (3, 50), (0, 4), (2, 0)):
+            yield Case(
+                f"{name} {shape}",
+                op.Sort,
+                lambda x, d=descending: x.sort(descending=d),
+                lambda x, d=descending: oracle.sort(x, d),
+                whole(shape, low=0, high=6),
+                (*NUMBERS, "bool"),
+                order=0,
+            )
+        yield Case(
+            f"values of {name} along 0",
+            op.Sort,
+            lambda x, d=descending: x.sort(0, d)[0],
+            lambda x, d=descending: np.sort(x, 0)[:: -1 if d else 1],
+            distinct((5, 4)),
+        )
+    for shape, axis in (((4, 9), 1), ((4, 9), 0), ((2, 5, 3), 1), ((3, 0), 1), ((600,), 0)):
+        yield Case(
+            f"cumsum {shape} along {axis}",
+            op.CumSum,
+            lambda x, axis=axis: x.cumsum(axis),
+            lambda x, axis=axis: np.cumsum(x, axis),
+            uniform(shape),
+            order=0 if shape == (600,) else 2,
+        )
+    yield Case(
+        "cumsum of integers",
+        op.CumSum,
+        lambda x: x.cumsum(-1),
+        lambda x: np.cumsum(x, -1),
+        whole((4, 9)),
+        INTS,
+        order=0,
+    )
 
 
 # -- products ------------------------------------------------------------------------------------
@@ -433,154 +441,6 @@ def _losses() -> Iterator[Case]:
     )
 
 
-# -- images --------------------------------------------------------------------------------------
-
-# name: x, weight, and what is not the default
-_CONVOLUTIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
-    "plain": ((2, 3, 5, 6), (4, 3, 3, 2), {}),
-    "padded": ((2, 2, 4, 5), (3, 2, 3, 3), {"padding": (1, 2)}),
-    "strided": ((1, 2, 7, 8), (3, 2, 3, 3), {"stride": (2, 3), "padding": (1, 1)}),
-    "dilated": ((1, 2, 7, 6), (2, 2, 3, 2), {"dilation": (2, 3), "padding": (2, 0)}),
-    "grouped": ((2, 4, 4, 4), (6, 2, 2, 2), {"groups": 2}),
-    "depthwise": ((1, 3, 5, 5), (3, 1, 3, 3), {"groups": 3, "padding": (1, 1), "stride": (2, 1)}),
-    "of nothing": ((0, 2, 4, 4), (3, 2, 2, 2), {}),
-}
-
-
-def _convolutions() -> Iterator[Case]:
-    for name, (x, w, given) in _CONVOLUTIONS.items():
-        yield Case(
-            f"conv2d {name}",
-            op.Conv2d,
-            lambda x, w, bias, given=given: F.conv2d(x, w, bias, **given),
-            lambda x, w, bias, given=given: images.conv2d(x, w, bias, **given),
-            uniform(x, w, w[:1]),
-            factor=16.0,
-        )
-        where = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1)} | given
-        axes = zip(x[2:], w[2:], where["stride"], where["padding"], where["dilation"], strict=True)
-        made = (x[0], w[0], *(images.conv_size(*axis) for axis in axes))
-        more = tuple(
-            (x[2 + i] + 2 * where["padding"][i] - where["dilation"][i] * (w[2 + i] - 1) - 1)
-            % where["stride"][i]
-            for i in range(2)
-        )
-        yield Case(
-            f"conv_transpose2d {name}",
-            op.ConvTranspose2d,
-            lambda g, w, b, more=more, given=given: F.conv_transpose2d(
-                g, w, b, output_padding=more, **given
-            ),
-            lambda g, w, b, size=x[2:], given=given: images.conv2d_input(g, w, size, b, **given),
-            uniform(made, w, (x[1],)),
-            factor=16.0,
-        )
-        fields = (where["stride"], where["padding"], where["dilation"], given.get("groups", 1))
-        yield Case(
-            f"conv2d_weight {name}",
-            op.Conv2dWeight,
-            lambda x, g, fields=fields, kernel=w[2:]: x.apply(
-                op.Conv2dWeight((x, g), *fields, kernel)
-            ),
-            lambda x, g, given=given, kernel=w[2:]: images.conv2d_weight(x, g, kernel, **given),
-            uniform(x, made),
-            dtypes=("f32", "f64"),
-            factor=32.0,
-        )
-    yield Case(
-        "conv1d",
-        op.Conv2d,
-        lambda x, w: F.conv1d(x, w, stride=2, padding=1),
-        lambda x, w: images.conv2d(x[:, :, None], w[:, :, None], None, (1, 2), (0, 1))[:, :, 0],
-        uniform((2, 3, 9), (4, 3, 3)),
-        factor=16.0,
-    )
-    yield Case(
-        "conv_transpose1d",
-        op.ConvTranspose2d,
-        lambda x, w: F.conv_transpose1d(x, w, stride=2, output_padding=1),
-        lambda x, w: images.conv2d_input(x[:, :, None], w[:, :, None], (1, 10), None, (1, 2))[
-            :, :, 0
-        ],
-        uniform((2, 3, 4), (3, 2, 3)),
-        factor=16.0,
-    )
-
-
-# name: x, kernel, stride, padding, dilation, ceil
-_POOLS: dict[str, tuple[Any, ...]] = {
-    "pairs": ((2, 3, 6, 8), (2, 2), (2, 2), (0, 0), (1, 1), False),
-    "odd": ((2, 2, 7, 5), (2, 2), (2, 2), (0, 0), (1, 1), False),
-    "overlapping": ((1, 2, 6, 7), (3, 2), (1, 1), (1, 1), (1, 1), False),
-    "dilated": ((1, 2, 7, 8), (3, 2), (2, 1), (2, 1), (2, 3), False),
-    "ceil": ((1, 2, 6, 7), (3, 2), (2, 3), (1, 0), (1, 1), True),
-    "of nothing": ((2, 0, 4, 4), (2, 2), (2, 2), (0, 0), (1, 1), False),
-}
-
-
-def _distinct(*shapes: tuple[int, ...]) -> Make:
-    """The first all different, so that one is the greatest; the others drawn."""
-
-    def make(rng: Rng) -> tuple[Array, ...]:
-        first, *rest = shapes
-        order = rng.permutation(math.prod(first)).reshape(first)
-        return (order / 16 - 2, *(rng.uniform(-2, 2, s) for s in rest))
-
-    return make
-
-
-def _pools() -> Iterator[Case]:
-    for name, (x, kernel, stride, padding, dilation, ceil) in _POOLS.items():
-        where, apart = (kernel, stride, padding), (*x[:2],)
-        made = tuple(
-            images.pool_size(
-                x[2 + i], kernel[i], stride[i], padding[i], dilation[i] if dilation else 1, ceil
-            )
-            for i in range(2)
-        )
-        full = (*where, dilation, ceil)
-        yield Case(
-            f"max_pool2d {name}",
-            op.MaxPool2d,
-            lambda x, full=full: F.max_pool2d(x, *full),
-            lambda x, full=full: images.max_pool2d(x, *full),
-            _distinct(x),
-            order=2,
-        )
-        yield Case(
-            f"max_unpool2d {name}",
-            op.MaxUnpool2d,
-            lambda x, g, full=full: x.detach().apply(op.MaxUnpool2d((x.detach(), g), *full)),
-            lambda x, g, full=full: images.adjoint(
-                lambda v: images.max_pool2d(x, *full, values=v), x.shape, g
-            ),
-            _distinct(x, (*apart, *made)),
-            dtypes=("f32", "f64"),
-            order=0,
-        )
-        if dilation != (1, 1):
-            continue
-        for counted in (True, False):
-            fields = (*where, ceil, counted)
-            yield Case(
-                f"avg_pool2d {name}{'' if counted else ' without margins'}",
-                op.AvgPool2d,
-                lambda x, fields=fields: F.avg_pool2d(x, *fields),
-                lambda x, fields=fields: images.avg_pool2d(x, *fields),
-                uniform(x),
-            )
-            yield Case(
-                f"avg_unpool2d {name}{'' if counted else ' without margins'}",
-                op.AvgUnpool2d,
-                lambda g, fields=fields, size=x[2:]: g.apply(op.AvgUnpool2d((g,), *fields, size)),
-                lambda g, fields=fields, x=x: images.adjoint(
-                    lambda v: images.avg_pool2d(v, *fields), x, g
-                ),
-                uniform((*apart, *made)),
-                dtypes=("f32", "f64"),
-            )
-
-
 # -- movement and indices --------------------------------------------------------------------------
 
 _MOVES: tuple[tuple[str, Any, Callable[[Tensor], Tensor], Callable[[Array], Array]], ...] = (
@@ -616,6 +476,32 @@ def _movement() -> Iterator[Case]:
             whole((3, 4, 5), (3, 4, 5)),
             (*NUMBERS, "bool"),
         )
+    for mode, given in {"constant": {"constant_values": 3}, "reflect": {}, "replicate": {}}.items():
+        known = {"replicate": "edge"}.get(mode, mode)
+        yield Case(
+            f"pad {mode}",
+            op.Pad if mode == "constant" else op.Take,
+            lambda x, mode=mode: F.pad(x, [(2, 0), (1, 3)], mode, 3.0),
+            lambda x, known=known, given=given: np.pad(x, [(0, 0), (2, 0), (1, 3)], known, **given),
+            whole((2, 3, 4)),
+            NUMBERS,
+        )
+    yield Case(
+        "pad nothing",
+        op.Pad,
+        lambda x: F.pad(x, [(1, 2)]),
+        lambda x: np.pad(x, [(0, 0), (1, 2)]),
+        whole((3, 0)),
+        (*NUMBERS, "bool"),
+    )
+    yield Case(
+        "flip",
+        op.Slice,
+        lambda x: x.flip((0, -1)),
+        lambda x: np.flip(x, (0, -1)),
+        whole((2, 3, 4)),
+        (*NUMBERS, "bool"),
+    )
     yield Case(
         "stack",
         op.Cat,
@@ -660,7 +546,7 @@ def _indices() -> Iterator[Case]:
         yield Case(
             f"scatter_add along {axis}",
             op.ScatterAdd,
-            lambda x, s, i, axis=axis: x.apply(op.ScatterAdd((x, s, i), axis)),
+            lambda x, s, i, axis=axis: x.scatter_add(i, s, axis),
             lambda x, s, i, axis=axis: oracle.scatter_add(x, s, i, axis),
             lambda rng, axis=axis: (
                 rng.integers(0, 9, (4, 5)),
@@ -672,7 +558,7 @@ def _indices() -> Iterator[Case]:
     yield Case(
         "index_add",
         op.IndexAdd,
-        lambda x, s, i: x.apply(op.IndexAdd((x, s, i))),
+        lambda x, s, i: x.index_add(i, s),
         oracle.index_add,
         lambda rng: (
             rng.integers(0, 9, (4, 5)),
@@ -681,6 +567,21 @@ def _indices() -> Iterator[Case]:
         ),
         fixed={2: "i64"},
     )
+    yield Case(
+        "index_add along 1",
+        op.IndexAdd,
+        lambda x, s, i: x.index_add(i, s, 1),
+        lambda x, s, i: oracle.index_add(x.T, s.T, i).T,
+        lambda rng: (
+            rng.integers(0, 9, (5, 4)),
+            rng.integers(0, 9, (5, 6)),
+            np.array([0, 3, 3, 1, 0, 0]),
+        ),
+        fixed={2: "i64"},
+    )
+
+
+def _turns() -> Iterator[Case]:
     for neox in (True, False):
         given = {"width": 6, "base": 100.0, "neox": neox}
         yield Case(
@@ -716,36 +617,8 @@ CASES: tuple[Case, ...] = (
     *_linear(),
     *_searches(),
     *_losses(),
-    *_convolutions(),
-    *_pools(),
+    *image_cases.CASES,
     *_movement(),
     *_indices(),
+    *_turns(),
 )
-
-
-# -- building inputs -----------------------------------------------------------------------------
-
-LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
-    "row-major": lambda x: x,
-    "strided": lambda x: Tensor.stack([x, x.ones_like()], x.rank)[..., 0],
-    "backwards": lambda x: x.flip(-1).copy().flip(-1) if x.rank else x,
-    "transposed": lambda x: x.transpose(0, -1).copy().transpose(0, -1) if x.rank > 1 else x,
-    "offset": lambda x: Tensor.stack([x.ones_like(), x])[1],
-}
-
-
-def build(case: Case, dtype: str, layout: str, rng: Rng) -> tuple[list[Tensor], list[Array]]:
-    """The inputs of a case as tensors, and as the arrays of what the tensors really hold."""
-    tensors = []
-    for n, array in enumerate(case.make(rng)):
-        wanted = DType.of(case.fixed.get(n, dtype))
-        source = np.asarray(array, np.float64 if array.dtype.kind == "f" else np.int64)
-        tensor = Tensor.from_numpy(source).to_dtype(wanted)
-        tensors.append(LAYOUTS[layout](tensor) if case.layouts else tensor)
-    return tensors, [values_of(t) for t in tensors]
-
-
-def values_of(tensor: Tensor) -> Array:
-    """float64 or int64 values of a tensor."""
-    wide = DType.F64 if tensor.dtype.is_float else DType.I64
-    return tensor.to_dtype(wide).numpy().copy()

@@ -105,6 +105,34 @@ def conv2d_weight(
     return out.reshape(o, c // groups, *kernel)
 
 
+def taps(n: int, m: int, how: str) -> Array:
+    """[m, n]: how much each of m outputs takes of each of n elements of an axis."""
+    out = np.zeros((m, n))
+    for i in range(m):
+        if how == "nearest":
+            out[i, i * n // m] = 1
+            continue
+        at = i * (n - 1) / max(m - 1, 1)
+        if how == "linear":
+            at = min(max((i + 0.5) * n / m - 0.5, 0.0), n - 1.0)
+        low = int(at)
+        out[i, low] += 1 - (at - low)
+        out[i, min(low + 1, n - 1)] += at - low
+    return out
+
+
+def resize2d(x: Array, size: Pair, how: str) -> Array:
+    """Images of another size: nearest, linear (between centres) or corners."""
+    rows, columns = (taps(x.shape[2 + i], size[i], how) for i in range(2))
+    return np.einsum("py,bcyx,qx->bcpq", rows, x, columns)
+
+
+def unresize2d(g: Array, size: Pair, how: str) -> Array:
+    """Its adjoint, to images of `size`."""
+    rows, columns = (taps(size[i], g.shape[2 + i], how) for i in range(2))
+    return np.einsum("py,bcpq,qx->bcyx", rows, g, columns)
+
+
 def pool_size(n: int, kernel: int, stride: int, padding: int, dilation: int, ceil: bool) -> int:
     """Windows along one axis, as PyTorch counts them."""
     room = n + 2 * padding - dilation * (kernel - 1) - 1

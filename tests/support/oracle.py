@@ -126,6 +126,12 @@ def topk(x: Array, k: int) -> tuple[Array, Array]:
     return np.take_along_axis(x, order, -1), order
 
 
+def sort(x: Array, descending: bool = False) -> tuple[Array, Array]:
+    """The last axis in order, equal elements as they came."""
+    order = np.argsort(-x if descending else x, axis=-1, kind="stable")
+    return np.take_along_axis(x, order, -1), order
+
+
 def attention(
     q: Array,
     k: Array,
