@@ -271,7 +271,8 @@ def _gelu_slope(x: Value) -> Value:
 
 
 def _gelu_tanh_slope(x: Value) -> Value:
-    """d/dx of x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x^3)."""
+    """d/dx of x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x^3). Beyond 40 it is 0 or 1."""
+    x = x.maximum(-40.0).minimum(40.0)  # x^3 of a far one is infinite, and times 0 NaN
     c = 0.7978845608028654
     t = x.add(x.mul(x.sqr()).mul(0.044715)).mul(c).tanh()
     du = x.sqr().mul(3 * 0.044715).add(1.0).mul(c)
