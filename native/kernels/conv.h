@@ -32,6 +32,52 @@ typedef struct cdl_conv {
     int64_t bias_c;
 } cdl_conv;
 
+/* Outputs of a task: rows [y, y + rows), columns [x, x + width) of images [image, image + images). Flat
+ * pixel (row * images + image) * width + column. */
+typedef struct cdl_conv_part {
+    int64_t image, images, y, rows, x, width;
+} cdl_conv_part;
+
+/* The input of a part, spread: [channel][tap x][plane][row][image, column]; see conv_spread.c. */
+typedef struct cdl_conv_spread {
+    bool shared;                    /* taps y share planes, one for each remainder of the stride */
+    int64_t base;                   /* input row at row 0 of the first shared plane, output row 0 */
+    int64_t planes, rows, width;
+    int64_t tap_size, channel_size; /* elements */
+} cdl_conv_spread;
+
+cdl_status CDL_NAME(cdl_conv_spread_make)(cdl_conv_spread *s, const cdl_conv *c, const cdl_conv_part *p);
+/* Where flat pixel 0 reads for these taps, from its channel's begin. */
+int64_t CDL_NAME(cdl_conv_spread_at)(const cdl_conv_spread *s, const cdl_conv *c, int64_t tap_y, int64_t tap_x);
+/* Fills `channels` channels from `in` on; writes CDL_CONV_SLACK elements more, at most. */
+void CDL_NAME(cdl_conv_spread_fill)(const cdl_conv_spread *s, const cdl_conv *c, const cdl_conv_part *p, const float *in,
+                                    int64_t channels, float *to);
+enum { CDL_CONV_SLACK = 32 };
+
+/* conv_tile.c: out[row][pixel] = sum over i < k of w[row * w_row + w_at[i]] * in[pixel + in_at[i]], added
+ * to what is there (`add`) or to a bias a row (or NULL). Writes whole panels of pixels. */
+typedef struct cdl_conv_tile {
+    const float *w, *in, *bias;
+    const int64_t *w_at, *in_at;
+    int64_t w_row, bias_step, k, rows;
+    float *out;
+    int64_t out_row;
+    bool add;
+} cdl_conv_tile;
+void CDL_NAME(cdl_conv_tiles)(const cdl_conv_tile *t, int64_t pixels);
+
+/* conv_depth.c: one channel a group, f32. */
+cdl_status CDL_NAME(cdl_conv_depth)(const cdl_conv *c);
+cdl_status CDL_NAME(cdl_conv_depth_weight)(const cdl_conv *c, float *out);
+
+/* conv_plain.c: f64, in plain loops. */
+void CDL_NAME(cdl_conv_plain)(const cdl_conv *c);
+void CDL_NAME(cdl_conv_plain_weight)(const cdl_conv *c, double *out);
+
+/* conv_engine.c: one engine. */
+cdl_status CDL_NAME(cdl_conv_run_engine)(const cdl_conv *c);
+
+/* --- until conv_weight moves over --- */
 /* Pixels [x, x + count) of row y of image b, gathered into columns from `at` on. */
 typedef struct cdl_conv_run {
     int64_t b, y, x, at, count;
@@ -45,14 +91,4 @@ int64_t CDL_NAME(cdl_conv_runs)(const cdl_conv *c, int64_t first, int64_t count,
 void CDL_NAME(cdl_conv_gather)(const cdl_conv *c, const float *in, const cdl_conv_run *runs, int64_t n, int64_t k,
                                int64_t count, float *out, int64_t out_row);
 
-/* conv_depth.c: one channel a group, f32. */
-cdl_status CDL_NAME(cdl_conv_depth)(const cdl_conv *c);
-cdl_status CDL_NAME(cdl_conv_depth_weight)(const cdl_conv *c, float *out);
-
-/* conv_plain.c: f64, in plain loops. */
-void CDL_NAME(cdl_conv_plain)(const cdl_conv *c);
-void CDL_NAME(cdl_conv_plain_weight)(const cdl_conv *c, double *out);
-
-/* conv.c: one engine, f32. */
-cdl_status CDL_NAME(cdl_conv_run_engine)(const cdl_conv *c);
 #endif
