@@ -97,7 +97,8 @@ def reduce(kind: str, x: Array, axes: tuple[int, ...], keepdim: bool, correction
     """argmax and argmin give the index in the flattened reduced axes."""
     if kind in ("argmax", "argmin"):
         kept = tuple(a for a in range(x.ndim) if a not in axes)
-        flat = x.transpose(kept + axes).reshape(*(x.shape[a] for a in kept), -1)
+        count = math.prod(x.shape[a] for a in axes)
+        flat = x.transpose(kept + axes).reshape(*(x.shape[a] for a in kept), count)
         out = getattr(np, kind)(flat, axis=-1)
         return np.expand_dims(out, axes) if keepdim else out
     if kind == "var":
