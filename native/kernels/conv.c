@@ -105,6 +105,12 @@ static cdl_conv_axis gradient_axis(const geometry *g, int64_t remainder) {
     return a;
 }
 
+/* The same in one piece, results `stride` apart. */
+static cdl_conv_axis spaced_axis(const geometry *g) {
+    return (cdl_conv_axis){.in = g->small, .out = g->large, .stride = 1, .at = g->padding, .move = -g->dilation,
+                           .taps = g->kernel, .tap_step = 1, .to_step = 1};
+}
+
 CDL_KERNEL(conv2d_input) {
     geometry g[2];
     cdl_conv c;
@@ -116,6 +122,12 @@ CDL_KERNEL(conv2d_input) {
     c.w_c = stride_of(v[W].layout, 0);
     if ((s = set_bias(&c, &v[BIAS])) != CDL_OK || is_empty(v[OUT].layout)) return s;
     if (!c.out || (c.in_channels && (!c.w || (!c.in && !is_empty(v[IN].layout))))) return CDL_EARGS;
+    if (c.dtype == CDL_F32 && c.in_channels == 1 && c.out_channels == 1) {
+        c.y = spaced_axis(&g[0]);
+        c.x = spaced_axis(&g[1]);
+        const int64_t gap = g[0].stride;
+        if (gap == g[1].stride && CDL_NAME(cdl_conv_window_fits)(&c, gap)) return CDL_NAME(cdl_conv_window)(&c, gap);
+    }
     for (int64_t y = 0; s == CDL_OK && y < CDL_MIN(g[0].stride, g[0].large); y++)
         for (int64_t x = 0; s == CDL_OK && x < CDL_MIN(g[1].stride, g[1].large); x++) {
             c.y = gradient_axis(&g[0], y);

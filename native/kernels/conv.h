@@ -70,6 +70,12 @@ void CDL_NAME(cdl_conv_tiles)(const cdl_conv_tile *t, int64_t pixels);
 cdl_status CDL_NAME(cdl_conv_depth)(const cdl_conv *c);
 cdl_status CDL_NAME(cdl_conv_depth_weight)(const cdl_conv *c, float *out);
 
+/* conv_window.c: the same for squares of 3 and 5 and steps of 1 and 2. `gap`: coordinates between
+ * neighbouring inputs. */
+bool CDL_NAME(cdl_conv_window_fits)(const cdl_conv *c, int64_t gap);
+cdl_status CDL_NAME(cdl_conv_window)(const cdl_conv *c, int64_t gap);
+cdl_status CDL_NAME(cdl_conv_window_weight)(const cdl_conv *c, float *out);
+
 /* conv_plain.c: f64, in plain loops. */
 void CDL_NAME(cdl_conv_plain)(const cdl_conv *c);
 void CDL_NAME(cdl_conv_plain_weight)(const cdl_conv *c, double *out);

@@ -123,6 +123,7 @@ static int64_t grain(const cdl_conv *c) {
 }
 
 cdl_status CDL_NAME(cdl_conv_depth)(const cdl_conv *c) {
+    if (CDL_NAME(cdl_conv_window_fits)(c, 1)) return CDL_NAME(cdl_conv_window)(c, 1);
     job j = {.c = c};
     cdl_parallel_for(c->batch * c->groups, grain(c), forward_planes, &j);
     return j.status;
@@ -181,6 +182,7 @@ static void weight_planes(void *ctx, int64_t begin, int64_t end) {
 }
 
 cdl_status CDL_NAME(cdl_conv_depth_weight)(const cdl_conv *c, float *out) {
+    if (CDL_NAME(cdl_conv_window_fits)(c, 1)) return CDL_NAME(cdl_conv_window_weight)(c, out);
     job j = {.c = c, .out = out};
     cdl_parallel_for(c->groups, 1, weight_planes, &j);
     return j.status;

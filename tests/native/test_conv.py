@@ -36,8 +36,18 @@ SHAPES: dict[str, tuple[Any, ...]] = {
     "depthwise": ((2, 5, 20, 70), (5, 1, 3, 3), (1, 1), (1, 1), (1, 1), 5),
     "depthwise stride": ((3, 4, 15, 33), (4, 1, 3, 3), (2, 2), (1, 1), (1, 1), 4),
     "depthwise dilated": ((1, 3, 11, 40), (3, 1, 5, 4), (1, 3), (4, 2), (2, 2), 3),
+    "depthwise 5x5": ((2, 3, 9, 21), (3, 1, 5, 5), (1, 1), (2, 2), (1, 1), 3),
+    "depthwise 5x5 stride": ((1, 3, 13, 40), (3, 1, 5, 5), (2, 2), (2, 1), (1, 1), 3),
+    "depthwise low": ((2, 4, 3, 7), (4, 1, 3, 3), (1, 1), (1, 1), (1, 1), 4),
+    "depthwise cropped": ((1, 2, 9, 9), (2, 1, 3, 3), (2, 2), (3, 4), (1, 1), 2),
+    "depthwise inner": ((2, 2, 14, 11), (2, 1, 3, 3), (2, 2), (0, 0), (1, 1), 2),
+    "depthwise small": ((5, 3, 7, 7), (3, 1, 3, 3), (1, 1), (1, 1), (1, 1), 3),
     "depth multiplier": ((2, 3, 9, 9), (6, 1, 3, 3), (1, 1), (1, 1), (1, 1), 3),
     "a column": ((2, 64, 1, 1), (4, 64, 125, 1), (2, 1), (63, 0), (1, 1), 1),
+    "wide": ((1, 2, 5, 900), (3, 2, 3, 3), (1, 1), (1, 1), (1, 1), 1),
+    "many images": ((21, 3, 7, 7), (9, 3, 3, 3), (1, 1), (1, 1), (1, 1), 1),
+    "many images stride": ((18, 5, 9, 9), (3, 5, 3, 3), (2, 2), (1, 1), (1, 1), 1),
+    "taps far apart": ((1, 2, 40, 9), (3, 2, 3, 3), (1, 1), (9, 1), (9, 1), 1),
     "long": ((2, 3, 1, 1000), (4, 3, 1, 9), (1, 2), (0, 4), (1, 1), 1),
 }
 
@@ -118,7 +128,17 @@ def test_transposed_with_bias() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["lenet 1", "lenet 2", "3x3 stride", "deep", "depthwise", "groups"]
+    "name",
+    [
+        "lenet 1",
+        "lenet 2",
+        "3x3 stride",
+        "deep",
+        "groups",
+        "depthwise",
+        "depthwise small",
+        "depthwise inner",
+    ],
 )
 def test_bits_do_not_depend_on_threads_or_batch_mates(name: str) -> None:
     """One image alone, and one of many; one thread and three."""
