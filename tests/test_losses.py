@@ -1,4 +1,4 @@
-"""cross_entropy: what it refuses, and the known surprises."""
+"""cross_entropy and nll_loss: what they refuse, and the known surprises."""
 
 from __future__ import annotations
 
@@ -104,3 +104,57 @@ def test_normalize_does_not_overflow(size: float) -> None:
     made = F.normalize(Tensor([[size, -size], [0.0, 0.0]]))
     side = np.sqrt(0.5) if size > 1e-12 else size / 1e-12
     assert_close(made, Tensor([[side, -side], [0.0, 0.0]]), 1e-6, 1e-30)
+
+
+# -- nll_loss --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("dtype", ["f32", "f64", "f16"])
+def test_nll_of_log_softmax_is_cross_entropy(
+    dtype: str, reduction: str, rng: np.random.Generator
+) -> None:
+    """Weighted, with ignored rows, over pixels; pytorch#12670 (T27) for its targets too."""
+    x = Tensor.from_numpy(rng.standard_normal((2, 3, 4))).to_dtype(dtype)
+    targets = Tensor([[0, 2, -100, 1], [-100, 1, 1, 0]])
+    weight = Tensor([0.5, 1.0, 2.0], dtype)
+    left = F.nll_loss(F.log_softmax(x, 1), targets, weight=weight, reduction=reduction)
+    right = F.cross_entropy(x, targets, weight=weight, reduction=reduction)
+    assert left.shape == right.shape
+    assert_close(left, right, 1e-2 if dtype == "f16" else 1e-5)
+    with pytest.raises(RangeError, match="3 in row 2"):
+        F.nll_loss(x, Tensor([[0, 1, 3, -4], [0] * 4]))
+
+
+def test_nll_of_ignored_rows_only_is_nothing() -> None:
+    """pytorch#70348 (T24): 0 with a gradient of zeros, even where a row is infinite."""
+    x = Var(Tensor.full((2, 3), -np.inf))
+    loss = F.nll_loss(x, Tensor([-100, -100]))
+    loss.backward()
+    grad = x.grad()
+    assert loss.to_scalar() == 0.0
+    assert grad is not None
+    assert grad.to_vec() == [[0.0] * 3] * 2
+
+
+@pytest.mark.parametrize("name", ["mse", "bce_with_logits"])
+def test_reductions(name: str) -> None:
+    """The mean of the elements that none gives; a column against a row is an error."""
+    loss = getattr(F, name)
+    x, t = Tensor([0.5, -1.0, 2.0]), Tensor([0.0, 1.0, 1.0])
+    each = loss(x, t, reduction="none")
+    assert each.shape == (3,)
+    assert_close(loss(x, t, reduction="sum"), each.sum())
+    assert_close(loss(x, t), each.mean())
+    with pytest.raises(OptionError, match="reduction"):
+        loss(x, t, reduction="median")
+    with pytest.raises(ShapeError, match=r"\[3, 1\]"):
+        loss(x.unsqueeze(1), t)
+
+
+def test_losses_of_classes_never_broadcast() -> None:
+    for loss in (F.cross_entropy, F.nll_loss):
+        with pytest.raises(ShapeError, match="one target a row"):
+            loss(Tensor.zeros((3, 4)), Tensor.zeros((3, 1), "i64"))
+        with pytest.raises(ShapeError, match="one target a row"):
+            loss(Tensor.zeros((3, 1)), Tensor.zeros((2,), "i64"))
