@@ -54,18 +54,71 @@ def versions(python: str, names: Iterable[str]) -> Row:
     return dict(json.loads(done.stdout))
 
 
-def worker(python: str, script: Path, args: Sequence[str], threads: int, timeout: int = 900) -> Row:
-    """Runs a fresh process; answers the JSON object of its last line. Raises if it fails."""
+def _environment(threads: int) -> dict[str, str]:
+    """That of a measured process: its thread count, by every name that libraries read."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("OPENBLAS_", "PYTHONPATH"))}
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         env[name] = str(threads)
     env |= {"CANDLE_NUM_THREADS": str(threads), "RAYON_NUM_THREADS": str(threads)}
     env["TOKENIZERS_PARALLELISM"] = "false" if threads == 1 else "true"
+    return env
+
+
+def worker(python: str, script: Path, args: Sequence[str], threads: int, timeout: int = 900) -> Row:
+    """Runs a fresh process; answers the JSON object of its last line. Raises if it fails."""
+    env = _environment(threads)
     command = [python, str(script), *args]
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=env)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)}\n{done.stdout[-1000:]}{done.stderr[-2000:]}")
     return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+class Partner:
+    """A process that stays and measures when asked: a line in, a JSON object out.
+
+    So two systems can take turns in rounds of a fraction of a second, which noise meets alike. Ours
+    runs the sources that the script lies beside.
+    """
+
+    def __init__(self, python: str, script: Path, args: Sequence[str], threads: int) -> None:
+        env = _environment(threads)
+        if python == sys.executable:
+            env["PYTHONPATH"] = str(ROOT / "src")
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(
+            [python, str(script), *args], stdin=pipe, stdout=pipe, text=True, env=env
+        )
+
+    def ask(self, question: str) -> Row:
+        """What it answers. Raises RuntimeError where it ended instead."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(question + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"a measured process ended with {self.process.wait()}: {question}")
+        return dict(json.loads(line))
+
+    def close(self) -> None:
+        """Ends it."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def serve(answer: Callable[[str], Row]) -> None:
+    """The other side of `Partner`: answers each line of standard input."""
+    for line in sys.stdin:
+        print(json.dumps(answer(line.strip())), flush=True)
+
+
+def partners(script: Path, threads: int, peer: str) -> dict[str, Partner]:
+    """Ours, and the peer where its environment is there; each is given its name."""
+    found = {"candle": sys.executable}
+    if python := peer_python():
+        found[peer] = python
+    return {name: Partner(python, script, [name], threads) for name, python in found.items()}
 
 
 def median_rows(rows: Sequence[Row]) -> Row:

@@ -23,7 +23,7 @@ STREET = (
     ("storage",),
     ("nested", "guests"),
     ("op", "launch"),
-    ("images", "losses", "creation"),
+    ("images", "losses", "creation", "steps"),
     ("eager",),
     ("autograd", "generator", "indexing"),
     ("tensor",),

@@ -22,6 +22,7 @@ from candle import (
     images,
     losses,
     op,
+    steps,
 )
 from support.cases import CASES
 
@@ -107,11 +108,12 @@ def test_every_record_has_a_gradient_or_a_reason(record: type) -> None:
 def test_an_operation_without_a_gradient_refuses_or_leads_nowhere(record: type) -> None:
     """candle#3752 (A08): the graph is never cut in silence."""
     x = Var(Tensor.ones((2, 3, 2, 4)))
-    flat = Var(Tensor.ones((2, 4)))
+    flat, w = Var(Tensor.ones((2, 4))), Tensor.ones((4, 4))
     made: Any = {
         op.Compare: lambda: x.gt(0.0),
         op.Attention: lambda: functional.attention(x, x, x),
         op.Nearest: lambda: functional.nearest(flat, flat, 1)[0],
+        op.LinearGrad: lambda: flat.apply(op.LinearGrad((flat, flat, w), True, False, False))[0],
         op.CrossEntropyGrad: lambda: flat.apply(
             op.CrossEntropyGrad(
                 (flat, Tensor([1, 0], "i64"), Tensor(1.0)), op.Reduction.SUM, -100, 0.0
@@ -129,7 +131,7 @@ def test_an_operation_without_a_gradient_refuses_or_leads_nowhere(record: type) 
 
 def test_every_row_of_the_list_is_used() -> None:
     """A kernel that nothing calls is a kernel that nothing tests."""
-    source = "".join(inspect.getsource(m) for m in (eager, images, losses))
+    source = "".join(inspect.getsource(m) for m in (eager, images, losses, steps))
     used = set(re.findall(r'"(\w+)"', source)) | {k.value for k in KINDS}
     assert NATIVE - CREATION - used == set()
     named = inspect.getsource(creation) + inspect.getsource(Tensor)

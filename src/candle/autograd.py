@@ -12,6 +12,7 @@ import math
 import threading
 from collections.abc import Iterable
 from itertools import accumulate
+from operator import attrgetter
 from typing import Any
 
 from . import op
@@ -65,44 +66,44 @@ class Freed:
         return f"Freed({self.name})"
 
 
+_by_id = attrgetter("id")  # inputs were made before outputs
+_LINEAR_GRAD = op.LinearGrad
+_REFUSED = {Freed, *op.NOT_DIFFERENTIABLE}
 _FREED = {kind: Freed(kind.__name__) for kind in op.RECORDS}
 
 
 def topological(root: Value) -> list[Value]:
-    """Tracked values that `root` depends on, inputs before outputs. Iterative.
+    """Tracked values that `root` depends on, inputs before outputs, as they were made. Iterative.
 
     Raises GradientError, before anything is changed, for what backward could not go through.
     """
-    order: list[Value] = []
-    seen: set[int] = set()
-    stack: list[tuple[Value, bool]] = [(root, False)]
+    found = {id(root): root}
+    stack = [root]
     while stack:
-        value, done = stack.pop()
-        if done:
-            order.append(value)
+        value = stack.pop()
+        record = value.op
+        if record is None:
             continue
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
-        stack.append((value, True))
-        if value.op is not None:
-            _check(value)
-            stack.extend((x, False) for x in value.op.inputs if x.tracked)
-    return order
+        if type(record) in _REFUSED:
+            raise _refusal(record)
+        seen = value.seen
+        for x in record.inputs:
+            if x.data.storage.changed > seen:
+                what, got = f"inputs as {op.describe(record)} saw them", "others"
+                raise GradientError("backward", what, got, "changed in place since; copy it first")
+            if x.tracked and id(x) not in found:
+                found[id(x)] = x
+                stack.append(x)
+    return sorted(found.values(), key=_by_id)
 
 
-def _check(value: Value) -> None:
-    record = value.op
+def _refusal(record: Any) -> GradientError:
     if isinstance(record, Freed):
         remedy = "run the forward pass again, or backward(retain_graph=True) the first time"
-        raise GradientError("backward", "a graph that was not used up", record.name, remedy)
-    why = op.NOT_DIFFERENTIABLE.get(type(record))
-    if why is not None:
-        raise GradientError("backward", "an operation with a gradient", op.describe(record), why)
-    for x in record.inputs:
-        if x.data.storage.changed > value.seen:
-            what, got = f"inputs as {op.describe(record)} saw them", "others"
-            raise GradientError("backward", what, got, "changed in place since; copy it first")
+        return GradientError("backward", "a graph that was not used up", record.name, remedy)
+    why = op.NOT_DIFFERENTIABLE[type(record)]
+    wanted = "an operation with a gradient"
+    return GradientError("backward", wanted, op.describe(record), why)
 
 
 def backward(
@@ -140,10 +141,11 @@ def _add_all(grads: dict[int, Value], inputs: Iterable[Value], given: Grads) -> 
     for x, g in zip(inputs, given, strict=True):
         if g is None or not x.tracked:
             continue
-        if g.dtype is not x.dtype:
+        if g.data.layout.dtype is not x.data.layout.dtype:
             g = g.to_dtype(x.dtype)
-        before = grads.get(id(x))
-        grads[id(x)] = g if before is None else before.add(g)
+        key = id(x)
+        before = grads.get(key)
+        grads[key] = g if before is None else before.add(g)
 
 
 def gradient(record: Any, out: Value, grad: Value, masked: bool = False) -> Grads:
@@ -153,11 +155,15 @@ def gradient(record: Any, out: Value, grad: Value, masked: bool = False) -> Grad
     where the slope is infinite or NaN. Raises GradientError for a record without a rule.
     """
     match record:
+        case op.MatMul() | op.Linear():
+            return _product(record, grad)
         case op.Unary(inputs=(x,), kind=kind):
             return (_stopped(masked, grad, _unary(kind, x, out, grad)),)
         case op.Binary(inputs=(a, b), kind=kind):
             left, right = (_stopped(masked, grad, g) for g in _binary(kind, a, b, out, grad))
             return _fit(left, a), _fit(right, b)
+        case op.ReluGrad(inputs=(_, x)):
+            return grad.apply(op.ReluGrad((grad, x))), None
         case op.Where() | op.Cast():
             return _choice(record, grad)
         case op.Reduce(inputs=(x,)):
@@ -168,8 +174,6 @@ def gradient(record: Any, out: Value, grad: Value, masked: bool = False) -> Grad
             return (_ranked(record, _wide(grad)),)
         case op.Softmax() | op.LayerNorm() | op.RmsNorm():
             return _rows(record, _wide(out), _wide(grad))
-        case op.MatMul() | op.Linear():
-            return _product(record, grad)
         case op.CrossEntropy():
             return _cross_entropy(record, grad)
         case op.Conv2d() | op.ConvTranspose2d() | op.Conv2dWeight():
@@ -218,6 +222,8 @@ def _fit(grad: Value | None, x: Value) -> Value | None:
 
 def _unary(kind: U, x: Value, out: Value, g: Value) -> Value:
     match kind:
+        case U.RELU:
+            return g.apply(op.ReluGrad((g, x)))
         case U.NEG:
             return g.neg()
         case U.ABS:
@@ -252,8 +258,6 @@ def _smooth(kind: U, x: Value, out: Value, g: Value) -> Value:
             return g.mul(x.sqr().neg().exp()).mul(1.1283791670955126)
         case U.SIGMOID:
             return g.mul(out.mul(out.neg().add(1.0)))
-        case U.RELU:
-            return g.mul(x.gt(0.0).to_dtype(g.dtype))
         case U.GELU:
             return g.mul(_gelu_slope(x))
         case U.GELU_TANH:
@@ -402,16 +406,28 @@ def _product(record: Any, g: Value) -> Grads:
             left = g.matmul(b.transpose(-1, -2)) if a.tracked else None
             return left, (a.transpose(-1, -2).matmul(g) if b.tracked else None)
         case op.Linear(inputs=(x, w, *bias), activation=activation):
-            w = w.to_dtype(g.dtype)
-            g = _through_activation(activation, x, w, bias, g)
-            n, k = w.shape
-            rows = g.reshape((g.count // n if n else 0, n))
-            gx = rows.matmul(w).reshape(x.shape) if x.tracked else None
-            gw = None
-            if record.inputs[1].tracked:
-                gw = rows.t().matmul(x.reshape((rows.shape[0], k)))
-            return (gx, gw, *(rows.sum(0) for _ in bias))
+            if activation is not op.Activation.NONE:
+                g = _through_activation(activation, x, w, bias, g)
+            if recording() or not x.dtype is w.dtype is g.dtype is DType.F32:
+                return _linear_by_parts(x, w.to_dtype(g.dtype), bias, g)
+            return _linear_at_once(x, w, bias, g)
     raise GradientError("backward", "a product", op.describe(record))
+
+
+def _linear_by_parts(x: Value, w: Value, bias: list[Value], g: Value) -> Grads:
+    n, k = w.shape
+    rows = g.reshape((g.count // n if n else 0, n))
+    gx = rows.matmul(w).reshape(x.shape) if x.tracked else None
+    gw = rows.t().matmul(x.reshape((rows.shape[0], k))) if w.tracked else None
+    return (gx, gw, *(rows.sum(0) for _ in bias))
+
+
+def _linear_at_once(x: Value, w: Value, bias: list[Value], g: Value) -> Grads:
+    of_x, of_w = x.tracked, w.tracked
+    made: Grads = g.apply(_LINEAR_GRAD((g, x, w), of_x, of_w, len(bias) > 0))
+    if not of_w:
+        made = (*made[:of_x], None, *made[of_x:])
+    return made if of_x else (None, *made)
 
 
 def _through_activation(

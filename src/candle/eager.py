@@ -69,6 +69,20 @@ def unary(record: op.Unary, views: Views) -> View:
     return out
 
 
+def _relu_grad(record: op.ReluGrad, views: Views) -> View:
+    g, x = views
+    left, right = g.layout, x.layout
+    if left.shape != right.shape or left.dtype is not right.dtype:
+        raise ShapeError("relu_grad", f"{right.dtype}{list(right.shape)}", left)
+    out = new_like(left)
+    made = out.layout.address
+    packed = _pack3(out.address, made, g.address, left.address, x.address, right.address)
+    status = _step(_RELU_GRAD, packed, 3, _NO_PARAMS)
+    if status:
+        raise _refusal(_RELU_GRAD, status, g, x)
+    return out
+
+
 def _met(name: str, left: Layout, right: Layout) -> tuple[Layout, Layout]:
     """Layouts of two operands that meet in one dtype and, repeated without a copy, in one shape."""
     if left.dtype is not right.dtype:
@@ -334,7 +348,7 @@ def _linear(record: op.Linear, views: Views) -> View:
         return _linear_f64(record.activation, x, w, bias)
     out = new_view(x.dtype, (*shape[:-1], n))
     flat = out if len(shape) == 2 else out.with_layout((count_of(shape[:-1]), n), None)
-    given = params(record.activation.value, int(record.exact))
+    given = _LINEAR_PARAMS[record.activation, bool(record.exact)]
     call(_LINEAR, [flat, x if len(shape) == 2 else flattened_rows(x), w, bias], given)
     return out
 
@@ -352,6 +366,25 @@ def _linear_f64(activation: op.Activation, x: View, w: View, bias: View | None) 
     if kind is not None:
         call(_UNARY[kind], [out, out])
     return out.with_layout((*x.layout.shape[:-1], w.layout.shape[0]), None)
+
+
+def _linear_grad(record: op.LinearGrad, views: Views) -> Views:
+    g, x, w = views
+    name, (n, k) = "linear_grad", _rank2("linear_grad", w)
+    if x.layout.shape[-1:] != (k,) or g.layout.shape != (*x.layout.shape[:-1], n):
+        wanted = f"a gradient [.., {n}] and rows [.., {k}]"
+        raise ShapeError(name, wanted, [list(g.layout.shape), list(x.layout.shape)])
+    if not g.dtype is x.dtype is w.dtype is DType.F32:
+        raise DTypeError(name, "f32", [g.dtype, x.dtype, w.dtype], "to_dtype() casts")
+    gx = new_like(x.layout) if record.of_x else None
+    gw = new_like(w.layout) if record.of_w else None
+    gb = new_view(DType.F32, (n,)) if record.of_bias else None
+    rows = gx
+    if x.layout.rank != 2:
+        rows = gx and gx.with_layout((count_of(x.layout.shape[:-1]), k), None)
+        g, x = flattened_rows(g), flattened_rows(x)
+    call(_LINEAR_GRAD, [rows, gw, gb, g, x, w])
+    return tuple([v for v in (gx, gw, gb) if v is not None])
 
 
 def _rank2(name: str, w: View) -> tuple[int, int]:
@@ -609,12 +642,15 @@ _SOFTMAX, _LOG_SOFTMAX = map(_native.op_id, ("softmax", "log_softmax"))
 _LAYER_NORM, _RMS_NORM = map(_native.op_id, ("layer_norm", "rms_norm"))
 _CUMSUM, _TOPK, _SORT = map(_native.op_id, ("cumsum", "topk", "sort"))
 _MATMUL, _LINEAR = map(_native.op_id, ("matmul", "linear"))
+_LINEAR_PARAMS = {(a, e): params(a.value, e) for a in op.Activation for e in (False, True)}
+_RELU_GRAD, _LINEAR_GRAD = map(_native.op_id, ("relu_grad", "linear_grad"))
 _ATTENTION, _NEAREST, _ROPE = map(_native.op_id, ("attention", "nearest", "rope"))
 _TAKE, _INDEX_ADD = map(_native.op_id, ("take", "index_add"))
 _GATHER, _SCATTER_ADD = map(_native.op_id, ("gather", "scatter_add"))
 
 RUNNERS: dict[type, Runner] = {
     op.Unary: unary,
+    op.ReluGrad: _relu_grad,
     op.Binary: binary,
     op.Compare: _compare,
     op.Where: _where,
@@ -628,6 +664,7 @@ RUNNERS: dict[type, Runner] = {
     op.Sort: _sort,
     op.MatMul: _matmul,
     op.Linear: _linear,
+    op.LinearGrad: _linear_grad,
     op.Attention: _attention,
     op.Nearest: _nearest,
     op.Reshape: _reshape,

@@ -19,6 +19,7 @@ packs = [struct.Struct(f"={2 * n}Q").pack for n in range(9)]
 NO_PARAMS = bytes(80)
 _params = struct.Struct("=8q2d").pack
 _NOTHING = Layout.of(DType.F32, (0,))  # of an absent view; held here, so that its address stays
+_ABSENT = (0, _NOTHING.address)
 
 
 def params(*ints: int, f: Sequence[float] = ()) -> bytes:
@@ -35,7 +36,7 @@ def call(op_id: int, views: Sequence[View | None], given: bytes = NO_PARAMS) -> 
     """One native step; None stands for an absent view. Raises by the status."""
     flat: list[int] = []
     for v in views:
-        flat += (0, _NOTHING.address) if v is None else (v.address, v.layout.address)
+        flat += _ABSENT if v is None else (v.address, v.layout.address)
     status = step(op_id, packs[len(views)](*flat), len(views), given)
     if status:
         raise refusal(op_id, status, *views)

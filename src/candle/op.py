@@ -4,10 +4,10 @@ Every record has the same `inputs` (tensors, opaque here); parameters are fields
 record says what was asked, not how: `eager.py` runs it, `autograd.py` differentiates it, `compile/`
 reads it. Sizes and dtypes are checked where a record is run.
 
-    elementwise  Unary Binary Compare Where Cast
+    elementwise  Unary ReluGrad Binary Compare Where Cast
     reduce       Reduce CumSum
     rows         Softmax LayerNorm RmsNorm TopK Sort
-    products     MatMul Linear Attention Nearest
+    products     MatMul Linear LinearGrad Attention Nearest
     losses       CrossEntropy CrossEntropyGrad
     images       Conv2d ConvTranspose2d Conv2dWeight MaxPool2d MaxUnpool2d AvgPool2d
                  AvgUnpool2d Resize2d Unresize2d
@@ -182,6 +182,13 @@ class Unary:
 
 
 @record
+class ReluGrad:
+    """inputs (g, x) of one shape: g where x > 0, else 0."""
+
+    inputs: Inputs
+
+
+@record
 class Binary:
     """kind(a, b) of one dtype, broadcast as NumPy does."""
 
@@ -297,6 +304,17 @@ class Linear:
     inputs: Inputs
     activation: Activation = Activation.NONE
     exact: bool = False
+
+
+@record
+class LinearGrad:
+    """inputs (g [.., n], x [.., k], w [n, k]), f32: those of the gradients of x, w and bias that
+    are asked for, in this order."""
+
+    inputs: Inputs
+    of_x: bool
+    of_w: bool
+    of_bias: bool
 
 
 @record
@@ -582,10 +600,11 @@ class Pack:
 
 
 RECORDS: tuple[type, ...] = (
-    Unary, Binary, Compare, Where, Cast, Reduce, CumSum, Softmax, LayerNorm, RmsNorm, TopK, Sort,
-    MatMul, Linear, Attention, Nearest, CrossEntropy, CrossEntropyGrad, Conv2d, ConvTranspose2d,
-    Conv2dWeight, MaxPool2d, MaxUnpool2d, AvgPool2d, AvgUnpool2d, Resize2d, Unresize2d, Reshape,
-    Permute, Expand, Slice, Contiguous, Cat, Pad, Take, IndexAdd, Gather, ScatterAdd, Rope, Pack,
+    Unary, ReluGrad, Binary, Compare, Where, Cast, Reduce, CumSum, Softmax, LayerNorm, RmsNorm,
+    TopK, Sort, MatMul, Linear, LinearGrad, Attention, Nearest, CrossEntropy, CrossEntropyGrad,
+    Conv2d, ConvTranspose2d, Conv2dWeight, MaxPool2d, MaxUnpool2d, AvgPool2d, AvgUnpool2d, Resize2d,
+    Unresize2d, Reshape, Permute, Expand, Slice, Contiguous, Cat, Pad, Take, IndexAdd, Gather,
+    ScatterAdd, Rope, Pack,
 )  # fmt: skip
 
 # Why these have no gradient: their results are positions or choices, or they serve inference only.
@@ -594,6 +613,7 @@ NOT_DIFFERENTIABLE: dict[type, str] = {
     Attention: "inference only; compose matmul and softmax to train",
     Nearest: "a search",
     Pack: "an inference layout",
+    LinearGrad: "with create_graph, linear takes a path that has one",
     CrossEntropyGrad: "with create_graph, cross_entropy takes a path that has one",
 }
 

@@ -18,6 +18,7 @@ from .shape import Shape
 
 POOL_BYTES = 512 << 20
 
+_block_sizes: dict[int, int] = {}  # as found before
 _pool: dict[int, list[int]] = {}  # block size -> addresses of free blocks
 _pooled = [0]  # bytes in the pool
 _new: Any = object.__new__
@@ -26,10 +27,11 @@ _changes = [0]  # in-place changes so far, of all storages
 
 def _block_size(nbytes: int) -> int:
     """Eight steps between powers of two: at most 1/8 of a block is waste."""
-    if nbytes <= 64:
-        return 64
     step = 1 << max((nbytes - 1).bit_length() - 4, 6)
-    return -(-nbytes // step) * step
+    size = -(-max(nbytes, 1) // step) * step
+    if len(_block_sizes) < 4096:
+        _block_sizes[nbytes] = size
+    return size
 
 
 class Storage:
@@ -46,7 +48,7 @@ class Storage:
         self.owner: Any = None
         self.changed = 0
         self.writable = True
-        size = 64 if nbytes <= 64 else _block_size(nbytes)
+        size = _block_sizes.get(nbytes) or _block_size(nbytes)
         try:
             self.address = _pool[size].pop()
             _pooled[0] -= size
@@ -171,14 +173,13 @@ def _bytes_at(storage: Storage, address: int, size: int) -> memoryview:
 
 def new_view(dtype: DType, shape: Shape) -> View:
     """Owned, uninitialised, row-major memory for an output."""
-    layout = Layout.of(dtype, shape)
-    return View(Storage(layout.nbytes), 0, layout)
+    return new_like(Layout.of(dtype, shape))
 
 
 def new_like(layout: Layout) -> View:
     """The same for an output of this dtype and shape, which costs less where it is row-major."""
     if not layout.contiguous:
-        return new_view(layout.dtype, layout.shape)
+        layout = Layout.of(layout.dtype, layout.shape)
     view: View = _new(View)
     view.layout = layout
     view.storage = storage = Storage(layout.nbytes)

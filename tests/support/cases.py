@@ -441,6 +441,30 @@ def _losses() -> Iterator[Case]:
     )
 
 
+def _gradients() -> Iterator[Case]:
+    """Records that only backward makes."""
+    yield Case(
+        "relu_grad",
+        op.ReluGrad,
+        lambda g, x: g.apply(op.ReluGrad((g, x.detach()))),
+        lambda g, x: g * (x > 0),
+        uniform((3, 5, 7), (3, 5, 7)),
+        order=0,
+    )
+    for k, name in enumerate(("x", "w", "bias")):
+        wanted = [k == i for i in range(3)]
+        yield Case(
+            f"linear_grad of {name}",
+            op.LinearGrad,
+            lambda g, x, w, wanted=wanted: g.apply(op.LinearGrad((g, x, w), *wanted))[0],
+            lambda g, x, w, k=k: (g @ w, g.T @ x, g.sum(0))[k],
+            uniform((4, 6), (4, 5), (6, 5)),
+            dtypes=("f32",),
+            factor=8.0,
+            order=0,
+        )
+
+
 # -- movement and indices --------------------------------------------------------------------------
 
 _MOVES: tuple[tuple[str, Any, Callable[[Tensor], Tensor], Callable[[Array], Array]], ...] = (
@@ -618,6 +642,7 @@ CASES: tuple[Case, ...] = (
     *_searches(),
     *_losses(),
     *image_cases.CASES,
+    *_gradients(),
     *_movement(),
     *_indices(),
     *_turns(),

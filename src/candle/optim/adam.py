@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from .. import steps
+from ..storage import View
 from ..tensor import Tensor, Var
 from .base import Optimizer, require
 from .schedule import Schedule
@@ -37,24 +39,21 @@ class Adam(Optimizer):
         self.epsilon = epsilon
         self.weight_decay = weight_decay
 
-    def update(self, k: int, value: Tensor, grad: Tensor, rate: float) -> Tensor:
-        """The new value of variable k."""
-        if self.weight_decay and self.decoupled:
-            value = value.mul(1.0 - rate * self.weight_decay)
-        elif self.weight_decay:
-            grad = grad.add(value.mul(self.weight_decay))
-        age = self.steps
+    def numbers(self, rate: float) -> View:
+        """As `steps.adam` takes them; the corrections by the age are among them."""
         first, second = self.betas
-        mean = self._moving(f"mean.{k}", grad, first)
-        square = self._moving(f"square.{k}", grad.sqr(), second)
-        below = square.sqrt().mul(1.0 / math.sqrt(1.0 - second**age)).add(self.epsilon)
-        return value.sub(mean.div(below).mul(rate / (1.0 - first**age)))
+        decay, keep = self.weight_decay, 1.0
+        if self.decoupled:
+            decay, keep = 0.0, 1.0 - rate * decay
+        root = 1.0 / math.sqrt(1.0 - second**self.steps)
+        rate /= 1.0 - first**self.steps
+        moving = [first, 1.0 - first, second, 1.0 - second]
+        return steps.numbers([rate, *moving, root, self.epsilon, decay, keep])
 
-    def _moving(self, name: str, now: Tensor, beta: float) -> Tensor:
-        before = self.state.get(name)
-        moved = now.mul(1.0 - beta) if before is None else before.mul(beta).add(now.mul(1.0 - beta))
-        self.state[name] = moved
-        return moved
+    def update(self, k: int, value: Tensor, grad: Tensor, given: View) -> None:
+        """Changes the value of variable k in place."""
+        mean, square = (self.moving(f"{name}.{k}", value).data for name in ("mean", "square"))
+        steps.adam(value.data, mean, square, grad.data, given)
 
 
 class AdamW(Adam):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from ..autograd import no_grad
 from ..dtype import DType
 from ..errors import DTypeError, FormatError, OptionError
+from ..storage import View
 from ..tensor import Tensor, Var
 from .schedule import Schedule
 
@@ -39,16 +40,34 @@ class Optimizer:
         """One change of each Var that has a gradient."""
         rate = self.rate()
         self.steps += 1
+        given = self.numbers(rate)
         with no_grad():
             for k, v in enumerate(self.variables):
                 grad = v.grad()
-                if grad is not None:
-                    moved = self.update(k, _wide(v.detach()), _wide(grad.detach()), rate)
-                    v.set(moved.to_dtype(v.dtype))
+                if grad is None:
+                    continue
+                value = _plain(v)
+                self.update(k, value, _plain(grad), given)
+                if value is not v:
+                    v.set(value.to_dtype(v.dtype))
 
-    def update(self, k: int, value: Tensor, grad: Tensor, rate: float) -> Tensor:
-        """The new value of variable k, of its value and gradient; each optimiser has its own."""
+    def numbers(self, rate: float) -> View:
+        """What `update` needs to know of this step, the same for every variable."""
         raise NotImplementedError
+
+    def update(self, k: int, value: Tensor, grad: Tensor, given: View) -> None:
+        """Changes the value of variable k in place by its gradient; each optimiser has its own.
+
+        Both are contiguous, f32 or f64; for other variables, `value` is such a copy.
+        """
+        raise NotImplementedError
+
+    def moving(self, name: str, value: Tensor) -> Tensor:
+        """State of a variable by its name, at first zeros like its value; changed in place."""
+        found = self.state.get(name)
+        if found is None:
+            found = self.state[name] = value.zeros_like()
+        return found
 
     def zero_grad(self) -> None:
         """Forgets the gradients of all its Vars."""
@@ -62,8 +81,8 @@ class Optimizer:
         self.step()
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Steps and state by name, as `save_safetensors` takes them."""
-        return {"steps": Tensor(self.steps), **self.state}
+        """Steps and a copy of the state by name, as `save_safetensors` takes them."""
+        return {"steps": Tensor(self.steps)} | {k: x.copy() for k, x in self.state.items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Goes on where another of the same Vars stopped. Raises FormatError, changing nothing."""
@@ -78,9 +97,10 @@ class Optimizer:
     def _check_state(self, name: str, value: Tensor) -> None:
         _, _, place = name.rpartition(".")
         known = place.isascii() and place.isdigit() and int(place) < len(self.variables)
-        if not known or value.shape != self.variables[int(place)].shape:
-            wanted = f"state of {len(self.variables)} variables of their shapes"
-            got = f"{name} {list(value.shape)}"
+        of = self.variables[int(place)] if known else None
+        if of is None or value.shape != of.shape or value.dtype is not _wide(of.dtype):
+            wanted = f"state of {len(self.variables)} variables of their shapes, f32 or f64"
+            got = f"{name} {value.dtype}{list(value.shape)}"
             raise FormatError("load_state_dict of an optimizer", wanted, got)
 
     def __repr__(self) -> str:
@@ -94,5 +114,14 @@ def require(name: str, value: float, low: float, below: float = float("inf")) ->
         raise OptionError(f"optimizer {name}", f"{low:g} <= {name} < {below:g}", value)
 
 
-def _wide(x: Tensor) -> Tensor:
-    return x if x.dtype in (DType.F32, DType.F64) else x.to_dtype(DType.F32)
+def _wide(dtype: DType) -> DType:
+    """In which a variable is stepped, and its state kept."""
+    return DType.F64 if dtype is DType.F64 else DType.F32
+
+
+def _plain(x: Tensor) -> Tensor:
+    """x itself where a step can read or change it in place, else a copy."""
+    layout, wide = x.data.layout, _wide(x.dtype)
+    if layout.contiguous and layout.dtype is wide:
+        return x
+    return x.detach().to_dtype(wide).contiguous()

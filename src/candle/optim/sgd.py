@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from .. import steps
 from ..errors import OptionError
+from ..storage import View
 from ..tensor import Tensor, Var
 from .base import Optimizer, require
 from .schedule import Schedule
@@ -36,19 +38,15 @@ class SGD(Optimizer):
         self.weight_decay = weight_decay
         self.nesterov = nesterov
 
-    def update(self, k: int, value: Tensor, grad: Tensor, rate: float) -> Tensor:
-        """The new value of variable k."""
-        if self.weight_decay:
-            grad = grad.add(value.mul(self.weight_decay))
-        if self.momentum:
-            grad = self._with_momentum(f"momentum.{k}", grad)
-        return value.sub(grad.mul(rate))
+    def numbers(self, rate: float) -> View:
+        """As `steps.sgd` takes them."""
+        return steps.numbers([rate, self.momentum, 1.0 - self.dampening, self.weight_decay])
 
-    def _with_momentum(self, name: str, grad: Tensor) -> Tensor:
-        before = self.state.get(name)
-        if before is None:
-            moving = grad.copy()
-        else:
-            moving = before.mul(self.momentum).add(grad.mul(1.0 - self.dampening))
-        self.state[name] = moving
-        return grad.add(moving.mul(self.momentum)) if self.nesterov else moving
+    def update(self, k: int, value: Tensor, grad: Tensor, given: View) -> None:
+        """Changes the value of variable k in place."""
+        moving, first = None, False
+        if self.momentum:
+            name = f"momentum.{k}"
+            first = name not in self.state
+            moving = self.moving(name, value).data
+        steps.sgd(value.data, moving, grad.data, given, first=first, nesterov=self.nesterov)
