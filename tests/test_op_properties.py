@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from candle import Tensor
+from candle import Tensor, op
 from candle import functional as F
 from candle.op import BinaryKind, CompareKind, ReduceKind, UnaryKind
 from candle.testing import gradcheck
@@ -136,23 +136,19 @@ def test_compare(kind: CompareKind, data: st.DataObject, dtype: str) -> None:
     np.testing.assert_array_equal(getattr(a, kind.value)(b).numpy(), want)
 
 
-PLACES = (ReduceKind.ARGMAX, ReduceKind.ARGMIN)
-OF_NOTHING = (ReduceKind.SUM, ReduceKind.MEAN, ReduceKind.VAR)
-
-
 @pytest.mark.parametrize("kind", list(ReduceKind))
 @given(st.data(), shapes, st.booleans())
 def test_reduce_over_any_axes(
     kind: ReduceKind, data: st.DataObject, shape: Any, keepdim: bool
 ) -> None:
     """NaN wins, infinities go through; over no element: sum 0, mean and var NaN, others raise."""
-    sums = kind in OF_NOTHING
+    sums = kind in op.OF_NOTHING
     x = drawn(data, shape, data.draw(st.sampled_from(("f32", "f64"))), tame if sums else awkward)
     axes = tuple(a for a in range(len(shape)) if data.draw(st.booleans()))
-    if kind in PLACES:
+    if kind in op.PLACES:
         axes = axes[:1] or tuple(range(len(shape)))
     run = getattr(x, kind.value)
-    named: Any = axes if kind not in PLACES else axes[0] if len(axes) == 1 else None
+    named: Any = axes if kind not in op.PLACES else axes[0] if len(axes) == 1 else None
     if not sums and 0 in [shape[a] for a in axes]:
         with pytest.raises(ValueError, match=kind.value):
             run(named, keepdim)

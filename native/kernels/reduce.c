@@ -10,20 +10,30 @@
 
 enum { CHUNK = 128 * CDL_TILE, COLUMNS = 256 };
 
-typedef struct plan {
-    cdl_reduce_fn tile;
+typedef enum goal { SUM, MEAN, VAR, BEST_VALUE, BEST_PLACE } goal;
+
+/* What a reduction is; the rows at the end of this file are all of them. */
+struct plan;
+typedef struct rule {
+    goal goal;                        /* what becomes of a state: result_of */
+    const struct rule *first;         /* a pass before it whose results are the centres of this one; or NULL */
     void (*merge)(cdl_state *into, const cdl_state *from);
+    cdl_reduce_fn tile[3];            /* of floats, doubles, integers (NULL: not taken) */
+    /* Up to COLUMNS neighbouring outputs side by side; NULL: outputs are made one by one. */
+    void (*columns[3])(const struct plan *p, cdl_state *s, const char *data, int64_t step, int64_t n,
+                       const double *centre);
+} rule;
+
+typedef struct plan {
+    const rule *rule;
     int32_t in_dtype, rank; /* of the reduced axes, merged where possible; at least 1 */
     int64_t n;              /* values an output */
     int64_t shape[8], step[8];
     cdl_kind kind;
 } plan;
 
-typedef enum goal { SUM, MEAN, VAR, BEST_VALUE, BEST_PLACE } goal;
-
 typedef struct reduce {
     plan p;
-    goal goal;
     int64_t correction;
     int32_t out_dtype;
     cdl_state *chunks; /* [chunks] states of the one output that runs in parallel */
@@ -31,7 +41,7 @@ typedef struct reduce {
     double centre;
 } reduce;
 
-static const cdl_state empty_state = {0, 0, -1, false};
+static const cdl_state empty_state = {0, 0, -1, false, 0};
 
 /* -- reading -------------------------------------------------------------------------------------------- */
 /* Values [at, at + n) of the output that starts at p; n <= CDL_TILE. */
@@ -61,7 +71,7 @@ static cdl_state reduce_chunk(const plan *p, const char *data, int64_t chunk, do
     const int64_t begin = chunk * CHUNK, end = CDL_MIN(p->n, begin + CHUNK);
     for (int64_t at = begin; at < end; at += CDL_TILE) {
         const int64_t n = CDL_MIN(CDL_TILE, end - at);
-        p->tile(&s, read_tile(p, data, at, n, buffer), n, at, centre);
+        p->rule->tile[p->kind](&s, read_tile(p, data, at, n, buffer), n, at, centre);
     }
     return s;
 }
@@ -70,7 +80,7 @@ static cdl_state reduce_one(const plan *p, const char *data, double centre) {
     cdl_state s = empty_state;
     for (int64_t c = 0; c * CHUNK < p->n; c++) {
         cdl_state part = reduce_chunk(p, data, c, centre);
-        p->merge(&s, &part);
+        p->rule->merge(&s, &part);
     }
     return s;
 }
@@ -116,7 +126,9 @@ static const char *row_at(const plan *p, const char *data, int64_t at) {
 SUM_COLUMNS_OF(sum_columns_f, float)
 SUM_COLUMNS_OF(sum_columns_d, double)
 
-static void sum_columns_i(const plan *p, cdl_state *s, const char *data, int64_t step, int64_t columns) {
+static void sum_columns_i(const plan *p, cdl_state *s, const char *data, int64_t step, int64_t columns,
+                          const double *centre) {
+    (void)centre;
     _Alignas(64) int64_t row[COLUMNS];
     for (int64_t j = 0; j < p->n; j++) {
         const int64_t *x = CDL_NAME(cdl_tile_load)(p->in_dtype, row_at(p, data, j), step, columns, row);
@@ -126,7 +138,9 @@ static void sum_columns_i(const plan *p, cdl_state *s, const char *data, int64_t
 
 /* The first best of each column, or its first NaN. */
 #define BEST_COLUMNS(name, type, field, op)                                                        \
-    static void name(const plan *p, cdl_state *s, const char *data, int64_t step, int64_t columns) { \
+    static void name(const plan *p, cdl_state *s, const char *data, int64_t step, int64_t columns, \
+                     const double *centre) {                                                       \
+        (void)centre;                                                                              \
         _Alignas(64) type best[COLUMNS], row[COLUMNS];                                             \
         int64_t place[COLUMNS];                                                                    \
         for (int64_t j = 0; j < p->n; j++) {                                                       \
@@ -149,11 +163,10 @@ BEST_COLUMNS(max_columns_i, int64_t, whole, >)
 BEST_COLUMNS(min_columns_i, int64_t, whole, <)
 
 /* -- results ------------------------------------------------------------------------------------------- */
-static double float_result(const reduce *r, const cdl_state *s) {
-    const int64_t over = r->p.n - r->correction;
-    switch (r->goal) {
-    case SUM: return s->value;
-    case MEAN: return r->p.n ? s->value / (double)r->p.n : (double)__builtin_nanf("");
+static double result_of(const reduce *r, const rule *rule, const cdl_state *s) {
+    const int64_t n = r->p.n, over = n - r->correction;
+    switch (rule->goal) {
+    case MEAN: return n ? s->value / (double)n : (double)__builtin_nanf("");
     case VAR: return over > 0 ? s->value / (double)over : (double)__builtin_nanf("");
     default: return s->value;
     }
@@ -163,57 +176,51 @@ static void store_results(const reduce *r, const cdl_state *s, char *out, int64_
     _Alignas(64) double number[COLUMNS], converted[COLUMNS];
     int64_t *whole = (int64_t *)converted;
     const void *tile = whole;
-    if (r->goal == BEST_PLACE) {
+    if (r->p.rule->goal == BEST_PLACE) {
         for (int64_t i = 0; i < n; i++) whole[i] = s[i].at;
     } else if (r->p.kind == CDL_KIND_I) {
         for (int64_t i = 0; i < n; i++) whole[i] = s[i].whole;
     } else {
-        for (int64_t i = 0; i < n; i++) number[i] = float_result(r, &s[i]);
+        for (int64_t i = 0; i < n; i++) number[i] = result_of(r, r->p.rule, &s[i]);
         tile = CDL_NAME(cdl_tile_cast)(CDL_KIND_D, number, r->out_dtype, n, converted);
     }
     CDL_NAME(cdl_tile_store)(r->out_dtype, out, step, n, tile);
 }
 
-/* The plan of the first of var's two passes. */
-static plan sum_plan(const plan *p) {
+static plan first_plan(const plan *p) {
     plan q = *p;
-    q.tile = p->kind == CDL_KIND_F ? sum_f : sum_d;
+    q.rule = p->rule->first;
     return q;
 }
 
 /* n <= COLUMNS outputs, one after the other. */
 static void by_output(const reduce *r, cdl_state *s, const char *in, int64_t step, int64_t n) {
-    const plan means = sum_plan(&r->p);
-    for (int64_t i = 0; i < n; i++) {
-        double centre = r->goal == VAR ? reduce_one(&means, in + i * step, 0.0).value / (double)r->p.n : 0.0;
-        s[i] = reduce_one(&r->p, in + i * step, centre);
+    const plan first = first_plan(&r->p);
+    for (int64_t i = 0; i < n; i++, in += step) {
+        double centre = 0.0;
+        if (first.rule) {
+            const cdl_state found = reduce_one(&first, in, 0.0);
+            centre = result_of(r, first.rule, &found);
+        }
+        s[i] = reduce_one(&r->p, in, centre);
+        s[i].centre = centre;
     }
 }
 
 /* The same, side by side. */
 static void by_columns(const reduce *r, cdl_state *s, const char *in, int64_t step, int64_t n) {
-    static void (*const best[2][3])(const plan *, cdl_state *, const char *, int64_t, int64_t) = {
-        {max_columns_f, max_columns_d, max_columns_i}, {min_columns_f, min_columns_d, min_columns_i}};
-    const plan *p = &r->p;
+    const plan *p = &r->p, first = first_plan(p);
     double centre[COLUMNS];
     for (int64_t i = 0; i < n; i++) s[i] = empty_state;
-    if (r->goal >= BEST_VALUE) {
-        best[p->merge == min_merge][p->kind](p, s, in, step, n);
-        return;
+    if (first.rule) {
+        first.rule->columns[p->kind](&first, s, in, step, n, NULL);
+        for (int64_t i = 0; i < n; i++) {
+            centre[i] = result_of(r, first.rule, &s[i]);
+            s[i] = empty_state;
+            s[i].centre = centre[i];
+        }
     }
-    if (p->kind == CDL_KIND_I) {
-        sum_columns_i(p, s, in, step, n);
-        return;
-    }
-    void (*const sum)(const plan *, cdl_state *, const char *, int64_t, int64_t, const double *) =
-        p->kind == CDL_KIND_F ? sum_columns_f : sum_columns_d;
-    sum(p, s, in, step, n, NULL);
-    if (r->goal != VAR) return;
-    for (int64_t i = 0; i < n; i++) {
-        centre[i] = s[i].value / (double)p->n;
-        s[i].value = 0;
-    }
-    sum(p, s, in, step, n, centre);
+    p->rule->columns[p->kind](p, s, in, step, n, first.rule ? centre : NULL);
 }
 
 static int64_t distance(int64_t step) { return step < 0 ? -step : step; }
@@ -221,7 +228,8 @@ static int64_t distance(int64_t step) { return step < 0 ? -step : step; }
 static void outputs_run(void *ctx, char *const *data, const int64_t *step, int64_t count) {
     reduce *r = ctx;
     cdl_state s[COLUMNS];
-    const bool columns = count >= 4 && r->p.n > 1 && distance(step[1]) < distance(r->p.step[r->p.rank - 1]);
+    const bool columns = r->p.rule->columns[r->p.kind] && count >= 4 && r->p.n > 1 &&
+                         distance(step[1]) < distance(r->p.step[r->p.rank - 1]);
     for (int64_t at = 0; at < count; at += COLUMNS) {
         const int64_t n = CDL_MIN(COLUMNS, count - at);
         const char *in = data[1] + at * step[1];
@@ -243,17 +251,22 @@ static cdl_state reduce_parallel(reduce *r, const plan *p, const char *data, dou
     cdl_state s = empty_state;
     job.p = *p, job.data = data, job.centre = centre;
     cdl_parallel_for(chunks, 1, chunks_piece, &job);
-    for (int64_t c = 0; c < chunks; c++) p->merge(&s, &job.chunks[c]);
+    for (int64_t c = 0; c < chunks; c++) p->rule->merge(&s, &job.chunks[c]);
     return s;
 }
 
 static void few_run(void *ctx, char *const *data, const int64_t *step, int64_t count) {
     reduce *r = ctx;
-    const plan means = sum_plan(&r->p);
+    const plan first = first_plan(&r->p);
     for (int64_t i = 0; i < count; i++) {
         const char *in = data[1] + i * step[1];
-        double centre = r->goal == VAR ? reduce_parallel(r, &means, in, 0.0).value / (double)r->p.n : 0.0;
+        double centre = 0.0;
+        if (first.rule) {
+            const cdl_state found = reduce_parallel(r, &first, in, 0.0);
+            centre = result_of(r, first.rule, &found);
+        }
         cdl_state s = reduce_parallel(r, &r->p, in, centre);
+        s.centre = centre;
         store_results(r, &s, data[0] + i * step[0], 8, 1);
     }
 }
@@ -282,11 +295,12 @@ static void plan_axes(plan *p, const cdl_layout *in, int32_t first) {
     p->step[0] = size;
 }
 
-static cdl_status check(const cdl_view *v, int32_t n, const cdl_params *p, goal goal, cdl_kind kind) {
+static cdl_status check(const cdl_view *v, int32_t n, const cdl_params *p, const rule *rule, cdl_kind kind) {
     if (n != 2) return CDL_EARGS;
     const cdl_layout *lo = v[0].layout, *li = v[1].layout;
+    const goal goal = rule->goal;
     if (p->i[0] < 0 || p->i[0] > li->rank || p->i[1] < 0) return CDL_EPARAM;
-    if (kind == CDL_KIND_NONE || (kind == CDL_KIND_I && (goal == MEAN || goal == VAR))) return CDL_EDTYPE;
+    if (kind == CDL_KIND_NONE || !rule->tile[kind]) return CDL_EDTYPE;
     if (goal == BEST_PLACE || (goal == SUM && kind == CDL_KIND_I)) {
         if (lo->dtype != CDL_I64) return CDL_EDTYPE;
     } else if (goal == BEST_VALUE ? lo->dtype != li->dtype : cdl_kind_of(lo->dtype) != kind) {
@@ -298,19 +312,18 @@ static cdl_status check(const cdl_view *v, int32_t n, const cdl_params *p, goal 
     return CDL_OK;
 }
 
-static cdl_status run_reduce(const cdl_view *v, int32_t n, const cdl_params *p, goal goal,
-                             void (*merge)(cdl_state *, const cdl_state *), const cdl_reduce_fn fn[3]) {
+static cdl_status run_reduce(const cdl_view *v, int32_t n, const cdl_params *p, const rule *rule) {
     const cdl_kind kind = n == 2 ? cdl_kind_of(v[1].layout->dtype) : CDL_KIND_NONE;
-    cdl_status status = check(v, n, p, goal, kind);
+    cdl_status status = check(v, n, p, rule, kind);
     if (status) return status;
     cdl_layout outer = *v[1].layout;
     outer.rank -= (int32_t)p->i[0];
-    reduce r = {.goal = goal, .correction = goal == VAR ? p->i[1] : 0, .out_dtype = v[0].layout->dtype};
-    r.p.tile = fn[kind], r.p.merge = merge, r.p.kind = kind, r.p.in_dtype = outer.dtype;
+    reduce r = {.correction = rule->goal == VAR ? p->i[1] : 0, .out_dtype = v[0].layout->dtype};
+    r.p.rule = rule, r.p.kind = kind, r.p.in_dtype = outer.dtype;
     plan_axes(&r.p, v[1].layout, outer.rank);
     const int64_t outputs = cdl_count(&outer);
     if (!outputs) return CDL_OK;
-    if (!r.p.n && goal >= BEST_VALUE) return CDL_ESHAPE;
+    if (!r.p.n && (rule->goal == BEST_VALUE || rule->goal == BEST_PLACE)) return CDL_ESHAPE;
     const char none = 0; /* an empty axis: no value is read, and `in` may be null */
     const cdl_view pair[2] = {v[0], {r.p.n ? v[1].data : (void *)(uintptr_t)&none, &outer}};
     cdl_nd nd;
@@ -327,15 +340,14 @@ static cdl_status run_reduce(const cdl_view *v, int32_t n, const cdl_params *p, 
     return CDL_OK;
 }
 
-#define CDL_REDUCE(name, goal, merge, f, d, i)                                                     \
-    CDL_KERNEL(name) {                                                                             \
-        static const cdl_reduce_fn fn[3] = {f, d, i};                                              \
-        return run_reduce(v, n, p, goal, merge, fn);                                               \
-    }
-CDL_REDUCE(sum, SUM, sum_merge, sum_f, sum_d, sum_i)
-CDL_REDUCE(mean, MEAN, sum_merge, sum_f, sum_d, NULL)
-CDL_REDUCE(var, VAR, sum_merge, square_f, square_d, NULL)
-CDL_REDUCE(max, BEST_VALUE, max_merge, max_f, max_d, max_i)
-CDL_REDUCE(min, BEST_VALUE, min_merge, min_f, min_d, min_i)
-CDL_REDUCE(argmax, BEST_PLACE, max_merge, max_f, max_d, max_i)
-CDL_REDUCE(argmin, BEST_PLACE, min_merge, min_f, min_d, min_i)
+#define CDL_REDUCE(name, ...)                                                                      \
+    static const rule name##_rule = {__VA_ARGS__};                                                 \
+    CDL_KERNEL(name) { return run_reduce(v, n, p, &name##_rule); }
+#define OF(f) {f##_f, f##_d, f##_i}
+CDL_REDUCE(sum, SUM, NULL, sum_merge, OF(sum), OF(sum_columns))
+CDL_REDUCE(mean, MEAN, NULL, sum_merge, {sum_f, sum_d, NULL}, {sum_columns_f, sum_columns_d, NULL})
+CDL_REDUCE(var, VAR, &mean_rule, sum_merge, {square_f, square_d, NULL}, {sum_columns_f, sum_columns_d, NULL})
+CDL_REDUCE(max, BEST_VALUE, NULL, max_merge, OF(max), OF(max_columns))
+CDL_REDUCE(min, BEST_VALUE, NULL, min_merge, OF(min), OF(min_columns))
+CDL_REDUCE(argmax, BEST_PLACE, NULL, max_merge, OF(max), OF(max_columns))
+CDL_REDUCE(argmin, BEST_PLACE, NULL, min_merge, OF(min), OF(min_columns))

@@ -15,6 +15,7 @@ typedef struct cdl_state {
     int64_t whole; /* sum, or best of integers */
     int64_t at;    /* where the best was found first */
     bool nan;      /* a NaN was found: it wins */
+    double centre; /* result of a first pass, once the second is done */
 } cdl_state;
 
 /* x: n values of a kind, the first at index `base` of the reduced axes; centre: taken off before

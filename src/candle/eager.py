@@ -169,18 +169,15 @@ def permuted(view: View, axes: Shape) -> View:
     )
 
 
-_PLACES = (ReduceKind.ARGMAX, ReduceKind.ARGMIN)
-_OF_FLOATS = (ReduceKind.MEAN, ReduceKind.VAR)
-_OF_NOTHING = (ReduceKind.SUM, *_OF_FLOATS)  # these have a value over an empty axis
 _EVERY_AXIS = [tuple(range(rank)) for rank in range(9)]
 
 
 def _reduced_dtype(kind: ReduceKind, dtype: DType) -> DType:
-    if kind in _PLACES:
+    if kind in op.PLACES:
         return DType.I64
     if dtype.is_float:
         return dtype
-    if kind in _OF_FLOATS:
+    if kind in op.OF_FLOATS:
         raise DTypeError(kind.value, "a float dtype", dtype, "to_dtype() casts")
     return DType.I64 if kind is ReduceKind.SUM else dtype
 
@@ -189,7 +186,7 @@ def _reduce(record: op.Reduce, views: Views) -> View:
     (x,) = views
     layout, kind, axes = x.layout, record.kind, record.axes
     shape, every = layout.shape, _EVERY_AXIS[layout.rank]
-    if kind not in _OF_NOTHING and 0 in [shape[a] for a in axes]:
+    if kind not in op.OF_NOTHING and 0 in [shape[a] for a in axes]:
         raise ShapeError(kind.value, "at least one element along the axes", list(shape))
     kept = tuple([a for a in every if a not in axes]) if axes != every else ()
     out = new_view(_reduced_dtype(kind, layout.dtype), tuple([shape[a] for a in kept]))

@@ -134,6 +134,11 @@ class ReduceKind(Enum):
     __hash__ = object.__hash__
 
 
+PLACES = (ReduceKind.ARGMAX, ReduceKind.ARGMIN)  # these give an index
+OF_FLOATS = (ReduceKind.MEAN, ReduceKind.VAR)  # these take no integers
+OF_NOTHING = (ReduceKind.SUM, *OF_FLOATS)  # these have a value over an empty axis
+
+
 class Reduction(Enum):
     """What a loss makes of its rows; the value is the kernels'."""
 

@@ -93,17 +93,27 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 }
 
 
+REDUCE: dict[str, Callable[..., Array]] = {
+    "sum": np.sum,
+    "mean": np.mean,
+    "max": np.max,
+    "min": np.min,
+    "argmax": np.argmax,
+    "argmin": np.argmin,
+    "var": np.var,
+}
+
+
 def reduce(kind: str, x: Array, axes: tuple[int, ...], keepdim: bool, correction: int) -> Array:
     """argmax and argmin give the index in the flattened reduced axes."""
     if kind in ("argmax", "argmin"):
         kept = tuple(a for a in range(x.ndim) if a not in axes)
         count = math.prod(x.shape[a] for a in axes)
         flat = x.transpose(kept + axes).reshape(*(x.shape[a] for a in kept), count)
-        out = getattr(np, kind)(flat, axis=-1)
+        out = REDUCE[kind](flat, axis=-1)
         return np.expand_dims(out, axes) if keepdim else out
-    if kind == "var":
-        return np.var(x, axis=axes, keepdims=keepdim, ddof=correction)
-    return getattr(np, kind)(x, axis=axes, keepdims=keepdim)
+    given = {"ddof": correction} if kind == "var" else {}
+    return REDUCE[kind](x, axis=axes, keepdims=keepdim, **given)
 
 
 def softmax(x: Array, log: bool = False) -> Array:
