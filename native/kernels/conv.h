@@ -83,13 +83,12 @@ void CDL_NAME(cdl_conv_plain_weight)(const cdl_conv *c, double *out);
 /* conv_engine.c: one engine. */
 cdl_status CDL_NAME(cdl_conv_run_engine)(const cdl_conv *c);
 
-/* --- until conv_weight moves over --- */
 /* Pixels [x, x + count) of row y of image b, gathered into columns from `at` on. */
 typedef struct cdl_conv_run {
     int64_t b, y, x, at, count;
 } cdl_conv_run;
 
-enum { CDL_CONV_TILE = 240 }; /* pixels at a time: an odd number of panels, to spread over cache sets */
+enum { CDL_CONV_TILE = 176 }; /* pixels at a time: an odd number of panels, to spread over cache sets */
 
 /* conv_gather.c: pixels [first, first + count) of all images in order; at most `count` runs. */
 int64_t CDL_NAME(cdl_conv_runs)(const cdl_conv *c, int64_t first, int64_t count, cdl_conv_run *runs);
@@ -97,4 +96,8 @@ int64_t CDL_NAME(cdl_conv_runs)(const cdl_conv *c, int64_t first, int64_t count,
 void CDL_NAME(cdl_conv_gather)(const cdl_conv *c, const float *in, const cdl_conv_run *runs, int64_t n, int64_t k,
                                int64_t count, float *out, int64_t out_row);
 
+
+/* conv_weight_taps.c: one way to the gradient of the weights; `grad` is the gradient of the result as
+ * its own patches of one tap. */
+cdl_status CDL_NAME(cdl_conv_weight_taps)(const cdl_conv *c, const cdl_conv *grad, float *out);
 #endif

@@ -10,13 +10,13 @@
  */
 #include "conv.h"
 
-enum { OUT, IN, GRAD, ROWS = 256, TASKS = 16, TILES_A_PART = 4 };
+enum { OUT, IN, GRAD, ROWS = 96 /* at a time */, MOST_ROWS = 960 /* of a task */, TASKS = 16, TILES_A_PART = 4 };
 
 typedef struct job {
     const cdl_conv *c;   /* of the forward pass; `out` is the gradient of its result */
     cdl_conv grad;       /* the gradient as its own patches of one tap */
     int64_t k, panels;   /* rows of a group's result; its panels */
-    int64_t pixels, tiles, parts, blocks, part_size;
+    int64_t pixels, tiles, parts, rows, blocks, part_size;
     float *sums, *out;
     int32_t status;      /* atomic */
 } job;
@@ -30,27 +30,31 @@ static void pack_gradient(const job *j, const float *rows, int64_t wide, int64_t
 
 static cdl_status sum_task(const job *j, int64_t index) {
     const cdl_conv *c = j->c;
-    const int64_t row = index % j->blocks * ROWS, rows = CDL_MIN((int64_t)ROWS, j->k - row);
+    const int64_t row = index % j->blocks * j->rows, end = CDL_MIN(row + j->rows, j->k);
     const int64_t g = index / j->blocks % c->groups, part = index / j->blocks / c->groups;
     const int64_t first = j->tiles * part / j->parts, last = j->tiles * (part + 1) / j->parts;
     const int64_t wide = CDL_CONV_TILE, c_row = j->panels * CDL_PANEL;
     cdl_conv_run runs[CDL_CONV_TILE];
-    float *patches = cdl_scratch(0, (uint64_t)(rows * wide) * sizeof(float));
+    float *patches = cdl_scratch(0, (uint64_t)(ROWS * wide) * sizeof(float));
     float *panels = cdl_scratch(1, (uint64_t)(c_row * wide) * sizeof(float));
     float *grad = cdl_scratch(2, (uint64_t)(c->out_channels * wide) * sizeof(float));
     if (!patches || !panels || !grad) return CDL_ENOMEM;
     const float *in = (const float *)c->in + g * c->in_channels * c->in_c;
     const float *out = (const float *)j->grad.in + g * c->out_channels * c->out_c;
+    float *sums = j->sums + part * j->part_size + g * j->k * c_row;
     cdl_tile t = {.a = patches, .b = panels, .a_row = wide, .b_k = CDL_PANEL, .c_row = c_row};
-    t.c = j->sums + part * j->part_size + (g * j->k + row) * c_row;
     for (int64_t tile = first; tile < last; tile++) {
         const int64_t at = tile * CDL_CONV_TILE, count = CDL_MIN((int64_t)CDL_CONV_TILE, j->pixels - at);
         const int64_t n = CDL_NAME(cdl_conv_runs)(c, at, count, runs);
-        CDL_NAME(cdl_conv_gather)(c, in, runs, n, row, rows, patches, wide);
         CDL_NAME(cdl_conv_gather)(&j->grad, out, runs, n, 0, c->out_channels, grad, wide);
         pack_gradient(j, grad, wide, count, panels);
         t.b_panel = count * CDL_PANEL;
-        CDL_NAME(cdl_tiles)(&t, rows, j->panels, count, tile > first ? CDL_TILE_ADD : CDL_TILE_SET);
+        for (int64_t r = row; r < end; r += ROWS) {
+            const int64_t rows = CDL_MIN((int64_t)ROWS, end - r);
+            CDL_NAME(cdl_conv_gather)(c, in, runs, n, r, rows, patches, wide);
+            t.c = sums + r * c_row;
+            CDL_NAME(cdl_tiles)(&t, rows, j->panels, count, tile > first ? CDL_TILE_ADD : CDL_TILE_SET);
+        }
     }
     return CDL_OK;
 }
@@ -93,14 +97,23 @@ static void as_patches(job *j) {
     j->grad.in_x = c->out_x;
 }
 
+/* Turning patches costs k a pixel, turning the gradient out_channels a pixel and the result in the end. */
+static bool taps_pay(const cdl_conv *c, int64_t k) {
+    const int64_t m = c->out_channels, pixels = c->batch * c->y.out * c->x.out;
+    return k <= m || pixels / m < 4 * k / (k - m);
+}
+
 static cdl_status run(const cdl_conv *c, float *out) {
     job j = {.c = c, .out = out, .k = c->in_channels * c->y.taps * c->x.taps};
     as_patches(&j);
+    if (taps_pay(c, j.k)) return CDL_NAME(cdl_conv_weight_taps)(c, &j.grad, out);
     j.panels = cdl_ceil_div(c->out_channels, CDL_PANEL);
     j.pixels = c->batch * c->y.out * c->x.out;
     j.tiles = cdl_ceil_div(j.pixels, CDL_CONV_TILE);
-    j.blocks = cdl_ceil_div(j.k, ROWS);
-    j.parts = CDL_MIN(cdl_ceil_div(TASKS, j.blocks * c->groups), cdl_ceil_div(j.tiles, TILES_A_PART));
+    const int64_t steps = cdl_ceil_div(j.k, ROWS);
+    j.parts = CDL_MIN(cdl_ceil_div(TASKS, steps * c->groups), cdl_ceil_div(j.tiles, TILES_A_PART));
+    j.rows = ROWS * CDL_MIN(MOST_ROWS / ROWS, CDL_MAX(steps * c->groups * j.parts / (cdl_threads() * 4), (int64_t)1));
+    j.blocks = cdl_ceil_div(j.k, j.rows);
     int64_t count, c_row = j.panels * CDL_PANEL;
     if (!cdl_mul_ok(c->groups * j.k, c_row, &j.part_size) || !cdl_mul_ok(j.part_size, j.parts, &count) ||
         count > INT64_MAX / 8)
