@@ -1,60 +1,90 @@
 /* conv_weight.c: the operation `conv2d_weight`, the gradient of the weights.
  *
- * patches [channel, taps][pixels] times the gradient [pixels][out channels], lanes over out channels.
- * Pixels of all images are cut, in order, into tiles; where the weights alone give too few tasks, the
- * tiles are shared out to a number of parts that depends on the shapes only, which are then added in
- * order: so the bits never depend on threads.
+ * Lanes over out channels: for each tap y, the spread input (conv_spread.c), whose rows [channel, tap x]
+ * lie evenly apart, times the gradient turned to panels [pixels][16]. Parts of the outputs (conv.h) are
+ * shared out to a number of sums that depends on the shapes only, which are then added in order: so the
+ * bits never depend on threads. conv_weight_taps.c has the other way round.
  *
- * Scratch of the thread: slot 0 patches, slot 1 panels of the gradient, slot 2 its rows; slot 3 of the
- * caller: the parts, each [group][channel, taps][out channels in whole panels].
+ * Scratch of the thread: slot 0 the spread input, slot 1 panels of the gradient, slot 2 its rows; slot 3
+ * of the caller: the sums, each [group][tap y][channel, tap x][out channels in whole panels].
  */
 #include "conv.h"
 
-enum { OUT, IN, GRAD, ROWS = 96 /* at a time */, MOST_ROWS = 960 /* of a task */, TASKS = 16, TILES_A_PART = 4 };
+enum {
+    OUT, IN, GRAD,
+    PIXELS = 224,      /* of a part, about: three panels of them stay in the nearest cache */
+    SPREAD = 24576,    /* elements of spread input at a time, about */
+    TASKS = 16, PARTS_A_SUM = 4
+};
 
 typedef struct job {
-    const cdl_conv *c;   /* of the forward pass; `out` is the gradient of its result */
-    cdl_conv grad;       /* the gradient as its own patches of one tap */
-    int64_t k, panels;   /* rows of a group's result; its panels */
-    int64_t pixels, tiles, parts, rows, blocks, part_size;
+    const cdl_conv *c;      /* of the forward pass; `out` is the gradient of its result */
+    cdl_conv grad;          /* the gradient as its own patches of one tap */
+    int64_t k, panels;      /* rows of a group's result; its panels */
+    int64_t images, rows, width, image_parts, y_parts, x_parts, parts; /* the outputs, cut */
+    int64_t sum_count, sum_size, channels, blocks; /* sums; in channels of a task */
     float *sums, *out;
-    int32_t status;      /* atomic */
+    int32_t status;         /* atomic */
 } job;
 
-/* Rows of a tile of the gradient, [out channels][pixels], to panels [pixels][16]. */
-static void pack_gradient(const job *j, const float *rows, int64_t wide, int64_t count, float *panels) {
-    cdl_matrix m = {rows, CDL_F32, j->c->out_channels, count, wide, 1};
-    for (int64_t p = 0; p < j->panels; p++)
-        CDL_NAME(cdl_pack_panel)(&m, p * CDL_PANEL, 0, count, panels + p * count * CDL_PANEL);
+static cdl_conv_part part_at(const job *j, int64_t index) {
+    const cdl_conv *c = j->c;
+    const int64_t x = index % j->x_parts * j->width, y = index / j->x_parts % j->y_parts * j->rows;
+    const int64_t image = index / j->x_parts / j->y_parts * j->images;
+    return (cdl_conv_part){image, CDL_MIN(j->images, c->batch - image), y, CDL_MIN(j->rows, c->y.out - y),
+                           x, CDL_MIN(j->width, c->x.out - x)};
+}
+
+/* The gradient of a part as panels [pixels][16]. */
+static cdl_status turn_gradient(const job *j, const cdl_conv_part *p, int64_t g, int64_t pixels, float *panels) {
+    const cdl_conv *grad = &j->grad;
+    const float *from = (const float *)grad->in + g * j->c->out_channels * grad->in_c;
+    cdl_conv_spread s;
+    if (CDL_NAME(cdl_conv_spread_make)(&s, grad, p) != CDL_OK) return CDL_ENOMEM;
+    float *rows = cdl_scratch(2, (uint64_t)(j->c->out_channels * pixels + CDL_CONV_SLACK) * sizeof(float));
+    if (!rows) return CDL_ENOMEM;
+    CDL_NAME(cdl_conv_spread_fill)(&s, grad, p, from, j->c->out_channels, rows);
+    const cdl_matrix m = {rows, CDL_F32, j->c->out_channels, pixels, pixels, 1};
+    CDL_NAME(cdl_pack_panels)(&m, 0, j->panels, 0, pixels, panels);
+    return CDL_OK;
+}
+
+/* In channels [first, end) of one part, added to `sums` or setting them. */
+static cdl_status sum_part(const job *j, const cdl_conv_part *p, int64_t g, int64_t first, int64_t end, float *sums,
+                           cdl_tile_mode mode) {
+    const cdl_conv *c = j->c;
+    const int64_t pixels = p->images * p->rows * p->width, c_row = j->panels * CDL_PANEL;
+    cdl_conv_spread s;
+    if (CDL_NAME(cdl_conv_spread_make)(&s, c, p) != CDL_OK) return CDL_ENOMEM;
+    const int64_t step = CDL_MIN(CDL_MAX(SPREAD / s.channel_size, (int64_t)1), end - first);
+    int64_t size;
+    if (!cdl_mul_ok(step, s.channel_size, &size) || size > INT64_MAX / 8) return CDL_ENOMEM;
+    float *spread = cdl_scratch(0, ((uint64_t)size + CDL_CONV_SLACK) * sizeof(float));
+    float *panels = cdl_scratch(1, (uint64_t)(c_row * pixels) * sizeof(float));
+    if (!spread || !panels || turn_gradient(j, p, g, pixels, panels) != CDL_OK) return CDL_ENOMEM;
+    const float *in = (const float *)c->in + g * c->in_channels * c->in_c;
+    cdl_tile t = {.b = panels, .a_row = s.tap_size, .b_k = CDL_PANEL, .b_panel = pixels * CDL_PANEL, .c_row = c_row};
+    for (int64_t i = first; i < end; i += step) {
+        const int64_t count = CDL_MIN(step, end - i);
+        CDL_NAME(cdl_conv_spread_fill)(&s, c, p, in + i * c->in_c, count, spread);
+        for (int64_t y = 0; y < c->y.taps; y++) {
+            t.a = spread + CDL_NAME(cdl_conv_spread_at)(&s, c, y, 0);
+            t.c = sums + (y * c->in_channels + i) * c->x.taps * c_row;
+            CDL_NAME(cdl_tiles)(&t, count * c->x.taps, j->panels, pixels, mode);
+        }
+    }
+    return CDL_OK;
 }
 
 static cdl_status sum_task(const job *j, int64_t index) {
-    const cdl_conv *c = j->c;
-    const int64_t row = index % j->blocks * j->rows, end = CDL_MIN(row + j->rows, j->k);
-    const int64_t g = index / j->blocks % c->groups, part = index / j->blocks / c->groups;
-    const int64_t first = j->tiles * part / j->parts, last = j->tiles * (part + 1) / j->parts;
-    const int64_t wide = CDL_CONV_TILE, c_row = j->panels * CDL_PANEL;
-    cdl_conv_run runs[CDL_CONV_TILE];
-    float *patches = cdl_scratch(0, (uint64_t)(ROWS * wide) * sizeof(float));
-    float *panels = cdl_scratch(1, (uint64_t)(c_row * wide) * sizeof(float));
-    float *grad = cdl_scratch(2, (uint64_t)(c->out_channels * wide) * sizeof(float));
-    if (!patches || !panels || !grad) return CDL_ENOMEM;
-    const float *in = (const float *)c->in + g * c->in_channels * c->in_c;
-    const float *out = (const float *)j->grad.in + g * c->out_channels * c->out_c;
-    float *sums = j->sums + part * j->part_size + g * j->k * c_row;
-    cdl_tile t = {.a = patches, .b = panels, .a_row = wide, .b_k = CDL_PANEL, .c_row = c_row};
-    for (int64_t tile = first; tile < last; tile++) {
-        const int64_t at = tile * CDL_CONV_TILE, count = CDL_MIN((int64_t)CDL_CONV_TILE, j->pixels - at);
-        const int64_t n = CDL_NAME(cdl_conv_runs)(c, at, count, runs);
-        CDL_NAME(cdl_conv_gather)(&j->grad, out, runs, n, 0, c->out_channels, grad, wide);
-        pack_gradient(j, grad, wide, count, panels);
-        t.b_panel = count * CDL_PANEL;
-        for (int64_t r = row; r < end; r += ROWS) {
-            const int64_t rows = CDL_MIN((int64_t)ROWS, end - r);
-            CDL_NAME(cdl_conv_gather)(c, in, runs, n, r, rows, patches, wide);
-            t.c = sums + r * c_row;
-            CDL_NAME(cdl_tiles)(&t, rows, j->panels, count, tile > first ? CDL_TILE_ADD : CDL_TILE_SET);
-        }
+    const int64_t i = index % j->blocks * j->channels, end = CDL_MIN(i + j->channels, j->c->in_channels);
+    const int64_t g = index / j->blocks % j->c->groups, sum = index / j->blocks / j->c->groups;
+    const int64_t first = j->parts * sum / j->sum_count, last = j->parts * (sum + 1) / j->sum_count;
+    float *sums = j->sums + sum * j->sum_size + g * j->k * j->panels * CDL_PANEL;
+    for (int64_t at = first; at < last; at++) {
+        const cdl_conv_part p = part_at(j, at);
+        const cdl_status s = sum_part(j, &p, g, i, end, sums, at > first ? CDL_TILE_ADD : CDL_TILE_SET);
+        if (s != CDL_OK) return s;
     }
     return CDL_OK;
 }
@@ -70,18 +100,20 @@ static void sum_tasks(void *ctx, int64_t begin, int64_t end) {
     }
 }
 
-/* Parts of 16 rows in order, then turned to [out channels][channel, taps]. */
+/* One channel and tap y: sums in order, then turned to [out channels][channel, tap y, tap x]. */
 static void finish(void *ctx, int64_t begin, int64_t end) {
     const job *j = ctx;
-    const int64_t c_row = j->panels * CDL_PANEL, blocks = cdl_ceil_div(j->k, CDL_PANEL);
+    const cdl_conv *c = j->c;
+    const int64_t c_row = j->panels * CDL_PANEL, size = c->x.taps * c_row;
     for (int64_t i = begin; i < end; i++) {
-        const int64_t g = i / blocks, row = i % blocks * CDL_PANEL, rows = CDL_MIN(j->k - row, (int64_t)CDL_PANEL);
-        float *total = j->sums + (g * j->k + row) * c_row;
-        for (int64_t part = 1; part < j->parts; part++)
-            for (int64_t at = 0; at < rows * c_row; at += CDL_LANES)
-                v_store(total + at, v_load(total + at) + v_load(total + part * j->part_size + at));
-        cdl_matrix m = {total, CDL_F32, j->c->out_channels, rows, 1, c_row};
-        CDL_NAME(cdl_pack_rows)(&m, 0, j->c->out_channels, 0, rows, j->out + g * j->c->out_channels * j->k + row, j->k);
+        float *total = j->sums + i * size;
+        for (int64_t sum = 1; sum < j->sum_count; sum++)
+            for (int64_t at = 0; at < size; at += CDL_LANES)
+                v_store(total + at, v_load(total + at) + v_load(total + sum * j->sum_size + at));
+        const int64_t channel = i % c->in_channels, y = i / c->in_channels % c->y.taps, g = i / c->in_channels / c->y.taps;
+        float *to = j->out + g * c->out_channels * j->k + (channel * c->y.taps + y) * c->x.taps;
+        for (int64_t o = 0; o < c->out_channels; o++, to += j->k)
+            for (int64_t x = 0; x < c->x.taps; x++) to[x] = total[x * c_row + o];
     }
 }
 
@@ -103,27 +135,38 @@ static bool taps_pay(const cdl_conv *c, int64_t k) {
     return k <= m || pixels / m < 4 * k / (k - m);
 }
 
+static void cut(job *j) {
+    const cdl_conv *c = j->c;
+    const int64_t image = c->y.out * c->x.out;
+    j->images = CDL_MIN(CDL_MAX(PIXELS / image, (int64_t)1), c->batch);
+    j->width = CDL_MIN(c->x.out, (int64_t)PIXELS);
+    j->rows = CDL_MIN(CDL_MAX(PIXELS / (j->images * j->width), (int64_t)1), c->y.out);
+    j->image_parts = cdl_ceil_div(c->batch, j->images);
+    j->y_parts = cdl_ceil_div(c->y.out, j->rows);
+    j->x_parts = cdl_ceil_div(c->x.out, j->width);
+    j->parts = j->image_parts * j->y_parts * j->x_parts;
+    j->sum_count = CDL_MIN(cdl_ceil_div(TASKS, c->groups), cdl_ceil_div(j->parts, PARTS_A_SUM));
+    const int64_t wanted = cdl_ceil_div((int64_t)cdl_threads() * 4, j->sum_count * c->groups);
+    j->blocks = CDL_MIN(cdl_threads() > 1 ? wanted : 1, c->in_channels);
+    j->channels = cdl_ceil_div(c->in_channels, j->blocks);
+    j->blocks = cdl_ceil_div(c->in_channels, j->channels);
+}
+
 static cdl_status run(const cdl_conv *c, float *out) {
     job j = {.c = c, .out = out, .k = c->in_channels * c->y.taps * c->x.taps};
     as_patches(&j);
     if (taps_pay(c, j.k)) return CDL_NAME(cdl_conv_weight_taps)(c, &j.grad, out);
     j.panels = cdl_ceil_div(c->out_channels, CDL_PANEL);
-    j.pixels = c->batch * c->y.out * c->x.out;
-    j.tiles = cdl_ceil_div(j.pixels, CDL_CONV_TILE);
-    const int64_t steps = cdl_ceil_div(j.k, ROWS);
-    j.parts = CDL_MIN(cdl_ceil_div(TASKS, steps * c->groups), cdl_ceil_div(j.tiles, TILES_A_PART));
-    j.rows = ROWS * CDL_MIN(MOST_ROWS / ROWS, CDL_MAX(steps * c->groups * j.parts / (cdl_threads() * 4), (int64_t)1));
-    j.blocks = cdl_ceil_div(j.k, j.rows);
+    cut(&j);
     int64_t count, c_row = j.panels * CDL_PANEL;
-    if (!cdl_mul_ok(c->groups * j.k, c_row, &j.part_size) || !cdl_mul_ok(j.part_size, j.parts, &count) ||
+    if (!cdl_mul_ok(c->groups * j.k, c_row, &j.sum_size) || !cdl_mul_ok(j.sum_size, j.sum_count, &count) ||
         count > INT64_MAX / 8)
         return CDL_ENOMEM;
     j.sums = cdl_scratch(3, (uint64_t)count * sizeof(float) + 64);
     if (!j.sums) return CDL_ENOMEM;
-    cdl_parallel_for(j.blocks * c->groups * j.parts, 1, sum_tasks, &j);
+    cdl_parallel_for(j.blocks * c->groups * j.sum_count, 1, sum_tasks, &j);
     if (j.status != CDL_OK) return j.status;
-    const int64_t work = CDL_PANEL * c_row * j.parts;
-    cdl_parallel_for(cdl_ceil_div(j.k, CDL_PANEL) * c->groups, CDL_MAX((int64_t)1, 32768 / work), finish, &j);
+    cdl_parallel_for(c->groups * c->y.taps * c->in_channels, cdl_grain(c->x.taps * c_row, j.sum_count, 1), finish, &j);
     return CDL_OK;
 }
 
