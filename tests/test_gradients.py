@@ -11,7 +11,7 @@ import pytest
 from candle import Activation, Tensor, Var
 from candle import functional as F
 from candle.testing import assert_close, gradcheck
-from support.case import Case, build
+from support.case import EPSILON, LAYOUTS, Case, build
 from support.cases import CASES
 
 CHECKED = [c for c in CASES if c.order and "f64" in c.dtypes]
@@ -42,6 +42,39 @@ def test_gradient_of_the_gradient(case: Case) -> None:
     """The graph of a gradient is a graph like any other."""
     function, inputs = parts(case)
     gradcheck(function, *inputs, order=2, tolerance=1e-5)
+
+
+def slopes(case: Case, inputs: list[Tensor]) -> list[Tensor]:
+    """The gradients of the float inputs, of a sum with different weights."""
+    leaves = [x.detach().retain_grad() if x.dtype.is_float else x for x in inputs]
+    y = case.run(*leaves)
+    if y.tracked:
+        weights = Tensor.arange(y.count, dtype="f64").mul(0.7).sin().add(1.5)
+        y.mul(weights.to_dtype(y.dtype).reshape(y.shape)).sum().backward()
+    found = [(x, x.grad()) for x in leaves if x.dtype.is_float]
+    return [x.zeros_like() if g is None else g for x, g in found]
+
+
+@pytest.mark.parametrize("case", CHECKED, ids=[c.name for c in CHECKED])
+def test_gradients_in_every_dtype_and_layout(case: Case) -> None:
+    """candle PR 3765 (T09, T15): those of any strides are those of the copy; half ones are near."""
+    for dtype in case.dtypes:
+        if dtype not in EPSILON:
+            continue
+        seed = zlib.crc32(case.name.encode())
+        inputs, _ = build(case, dtype, "row-major", np.random.default_rng(seed))
+        found = slopes(case, inputs)
+        wide = [x.to_dtype("f64") if x.dtype.is_float else x for x in inputs]
+        for got, want in zip(found, slopes(case, wide), strict=True):
+            assert got.dtype.label == dtype
+            exact = want.numpy()
+            scale = 1 + np.abs(exact).max(initial=0.0)
+            error = np.abs(got.to_dtype("f64").numpy() - exact).max(initial=0.0)
+            assert error <= 16 * case.tolerance(dtype) * scale, f"{dtype}: {error}"
+        for layout in LAYOUTS:
+            moved, _ = build(case, dtype, layout, np.random.default_rng(seed))
+            for got, want in zip(slopes(case, moved), found, strict=True):
+                assert_close(got, want, 8 * EPSILON[dtype], 8 * EPSILON[dtype])
 
 
 @pytest.mark.parametrize("neox", [True, False])
