@@ -1,7 +1,8 @@
 """Questions answered from what was found, with the sources named.
 
 The prompt holds as many sources as the model's context takes. Nothing is cut in silence: the
-answer says which sources were shortened and which were left out.
+answer says which sources were shortened and which were left out. An answer ends where the model
+begins to repeat itself, or to ask the next question.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..errors import ContextLengthError, OptionError
+from ..llm.stop import StopMatcher
 from .chunk import chunk_text
+from .repeats import RepeatGuard
 from .retriever import DENSE, Document, Retriever, has_words
 
 MAX_TOKENS = 256
 _TEMPLATE_TOKENS = 64  # what a chat template may put around one message
 _LEAST_PART = 32  # tokens: a shorter piece of a source says too little to be worth a place
-_TASK = (
-    "Answer the question in your own words, using only the sources below."
-    " If they do not hold the answer, say that they do not."
-)
+_TASK = "Answer the question briefly, from this text."  # more words mislead small models
+_QUESTION = "Question:"
 
 Messages = list[dict[str, str]]
 
@@ -31,7 +32,6 @@ class ChatModel(Protocol):
     @property
     def context(self) -> int: ...
     def tokenize(self, text: str) -> list[int]: ...
-    def chat(self, messages: Messages, *, max_tokens: int, temperature: float) -> str: ...
     def stream_chat(
         self, messages: Messages, *, max_tokens: int, temperature: float
     ) -> Iterator[str]: ...
@@ -41,10 +41,10 @@ class ChatModel(Protocol):
 class Answer:
     """What the model said, and from what.
 
-    `sources` are numbered from 1 in the prompt, in this order; `shortened` are ids of those of
-    which only the beginning was shown, and `left_out` were found but had no room. Without any
-    source the model is not asked and `text` is empty. `finish_reason` is the model's: "length"
-    for an answer that `max_tokens` cut.
+    `sources` stand in the prompt in this order; `shortened` are ids of those of which only the
+    beginning was shown, and `left_out` were found but had no room. Without any source the model is
+    not asked and `text` is empty. `finish_reason` is the model's ("stop", or "length" where
+    `max_tokens` cut the answer), or "repeat" where the model began to repeat itself.
     """
 
     text: str
@@ -86,22 +86,15 @@ def ask(
     if not found:
         return Answer("", [])
     prompt = build_prompt(generator, question, found, max_tokens)
-    messages = prompt.messages
-    said: object
-    if on_text is None:
-        said = generator.chat(messages, max_tokens=max_tokens, temperature=temperature)
-        text = str(said)
-    else:
-        said = generator.stream_chat(messages, max_tokens=max_tokens, temperature=temperature)
-        text = _stream(said, on_text)
-    reason = str(getattr(said, "finish_reason", ""))
-    return Answer(text.strip(), prompt.sources, prompt.shortened, prompt.left_out, reason)
+    pieces = generator.stream_chat(prompt.messages, max_tokens=max_tokens, temperature=temperature)
+    text, reason = _read(pieces, on_text)
+    return Answer(text, prompt.sources, prompt.shortened, prompt.left_out, reason)
 
 
 def build_prompt(
     generator: ChatModel, question: str, found: list[Document], max_tokens: int = MAX_TOKENS
 ) -> Prompt:
-    """One message with the task, numbered sources and the question, within the context.
+    """One message with the task, the sources and the question, within the context.
 
     Sources go in by rank; the first that does not fit whole is shortened at a sentence, those
     after it are left out. Raises ContextLengthError when not even the question fits.
@@ -125,9 +118,8 @@ def build_prompt(
 
 
 def _messages(texts: list[str], question: str) -> Messages:
-    sources = "\n\n".join(f"[{n}] {text.strip()}" for n, text in enumerate(texts, 1))
-    content = f"{_TASK}\n\n{sources}\n\nQuestion: {question.strip()}"
-    return [{"role": "user", "content": content}]
+    parts = [_TASK, *(text.strip() for text in texts), f"{_QUESTION} {question.strip()}"]
+    return [{"role": "user", "content": "\n\n".join(parts)}]
 
 
 def _size(generator: ChatModel, texts: list[str], question: str) -> int:
@@ -153,9 +145,21 @@ def _beginning(
     return part if len(generator.tokenize(part)) >= _LEAST_PART else ""
 
 
-def _stream(pieces: Iterator[str], on_text: Callable[[str], None]) -> str:
-    said = []
+def _read(pieces: Iterator[str], on_text: Callable[[str], None] | None) -> tuple[str, str]:
+    """The answer, without white space around it, and why it ended."""
+    guard, echo = RepeatGuard(), StopMatcher([f"\n{_QUESTION}"])
+    said: list[str] = []
     for piece in pieces:
+        _say(guard.feed(echo.feed(piece)), said, on_text)
+        if guard.stopped or echo.stopped:
+            break
+    _say(guard.feed(echo.finish()) + guard.finish(), said, on_text)
+    reason = "stop" if echo.stopped else str(getattr(pieces, "finish_reason", ""))
+    return "".join(said).strip(), "repeat" if guard.stopped else reason
+
+
+def _say(piece: str, said: list[str], on_text: Callable[[str], None] | None) -> None:
+    if piece:
         said.append(piece)
-        on_text(piece)
-    return "".join(said)
+        if on_text is not None:
+            on_text(piece)
