@@ -100,4 +100,6 @@ void CDL_NAME(cdl_conv_gather)(const cdl_conv *c, const float *in, const cdl_con
 /* conv_weight_taps.c: one way to the gradient of the weights; `grad` is the gradient of the result as
  * its own patches of one tap. */
 cdl_status CDL_NAME(cdl_conv_weight_taps)(const cdl_conv *c, const cdl_conv *grad, float *out);
+/* conv_weight_few.c: another. */
+cdl_status CDL_NAME(cdl_conv_weight_few)(const cdl_conv *c, const cdl_conv *grad, float *out);
 #endif

@@ -155,6 +155,7 @@ static void cut(job *j) {
 static cdl_status run(const cdl_conv *c, float *out) {
     job j = {.c = c, .out = out, .k = c->in_channels * c->y.taps * c->x.taps};
     as_patches(&j);
+    if (c->out_channels <= CDL_PANEL / 2) return CDL_NAME(cdl_conv_weight_few)(c, &j.grad, out);
     if (taps_pay(c, j.k)) return CDL_NAME(cdl_conv_weight_taps)(c, &j.grad, out);
     j.panels = cdl_ceil_div(c->out_channels, CDL_PANEL);
     cut(&j);
