@@ -1,13 +1,19 @@
 """Who owns bytes: `Storage`, and `View`, a window on one.
 
 Owned memory comes from a caching pool, since page faults are dear on virtual machines: a freed
-block is kept by its size and handed out again, up to `POOL_BYTES` in all.
+block is kept by its size and handed out again, up to `CLASS_BYTES` of a size and, whenever more is
+asked of the system, `POOL_BYTES` in all.
+
+Release runs no Python: a Ctrl-C that falls into a `__del__` would be swallowed. The weak reference
+that each storage holds to itself is put in the pool by the interpreter; one that falls out of the
+pool, or is collected with its storage in a cycle, takes its memory with it.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+import weakref
+from collections import deque
 from typing import Any
 
 from . import _native
@@ -17,10 +23,10 @@ from .errors import DTypeError, ShapeError
 from .shape import Shape
 
 POOL_BYTES = 512 << 20
+CLASS_BYTES = 256 << 20
 
 _block_sizes: dict[int, int] = {}  # as found before
-_pool: dict[int, list[int]] = {}  # block size -> addresses of free blocks
-_pooled = [0]  # bytes in the pool
+_pool: dict[int, deque[_Block]] = {}  # block size -> free blocks, the longest free one first
 _new: Any = object.__new__
 _changes = [0]  # in-place changes so far, of all storages
 
@@ -34,27 +40,39 @@ def _block_size(nbytes: int) -> int:
     return size
 
 
-class Storage:
-    """A block of memory: owned, from the pool; or a buffer (map, array) kept alive by `owner`.
+class _Block(weakref.ref["Storage"]):
+    """Owned memory, and the weak reference to the storage that has it: its pool calls when it goes.
 
-    `changed` numbers the last change in place (0: never); backward compares it with the number at
-    which a record was made. `block` is the size of an owned block, 0 where another owns the memory.
+    `memory`: the address, and what frees it when it goes.
     """
 
-    __slots__ = ("address", "block", "changed", "owner", "writable")
+    __slots__ = ("memory",)
+    memory: tuple[int, Any]
+
+
+class Storage:
+    """Memory and its `owner`: a block of the pool, or the buffer (map, array) that it lies in.
+
+    `changed` numbers the last change in place (0: never); backward compares it with the number at
+    which a record was made.
+    """
+
+    __slots__ = ("__weakref__", "address", "changed", "owner", "writable")
 
     def __init__(self, nbytes: int) -> None:
-        self.block = 0  # nothing to give back until there is an address
-        self.owner: Any = None
         self.changed = 0
         self.writable = True
         size = _block_sizes.get(nbytes) or _block_size(nbytes)
         try:
-            self.address = _pool[size].pop()
-            _pooled[0] -= size
+            free = _pool[size]
+            memory = free.pop().memory
         except (KeyError, IndexError):
-            self.address = _allocate(size)
-        self.block = size
+            memory = _allocate(size)
+            free = _pool.setdefault(size, deque(maxlen=CLASS_BYTES // size))
+        self.address = memory[0]
+        block = _Block(self, free.append)
+        block.memory = memory
+        self.owner: Any = block
 
     @classmethod
     def of_buffer(cls, buffer: Any) -> tuple[Storage, int]:
@@ -71,29 +89,9 @@ class Storage:
     def of_address(cls, address: int, owner: Any, writable: bool) -> Storage:
         """Memory at an address that `owner` keeps alive."""
         self = cls.__new__(cls)
-        self.block = self.changed = 0
+        self.changed = 0
         self.address, self.owner, self.writable = address, owner, writable
         return self
-
-    # the defaults are looked up once, and are still there when the interpreter ends
-    def __del__(
-        self,
-        pool: dict[int, list[int]] = _pool,
-        pooled: list[int] = _pooled,
-        most: int = POOL_BYTES,
-        free: Callable[[int], None] = _native.free,
-    ) -> None:
-        size = self.block
-        if not size:
-            return
-        if pooled[0] + size > most:
-            free(self.address)
-            return
-        pooled[0] += size
-        try:
-            pool[size].append(self.address)
-        except KeyError:
-            pool.setdefault(size, []).append(self.address)
 
     def mark_changed(self) -> None:
         """Notes a change in place."""
@@ -106,25 +104,32 @@ def changes() -> int:
     return _changes[0]
 
 
-def _allocate(size: int) -> int:
-    """A new block; the pool is given up before there is no memory. Raises MemoryError."""
-    address = _native.alloc(size)
-    if not address and empty_pool():
-        address = _native.alloc(size)
-    if not address:
+def _allocate(size: int) -> tuple[int, Any]:
+    """New memory; the pool is given up before there is none. Raises MemoryError."""
+    if pooled() + size > POOL_BYTES:
+        empty_pool(POOL_BYTES // 2)
+    memory = _native.alloc(size)
+    if not memory and empty_pool():
+        memory = _native.alloc(size)
+    if not memory:
         raise MemoryError(f"no memory for {size:,} bytes")
-    return address
+    return memory
 
 
-def empty_pool() -> int:
-    """Gives the pool's memory back to the system; answers how many bytes."""
-    total = 0
-    for size, blocks in list(_pool.items()):
-        while blocks:
-            _native.free(blocks.pop())
-            total += size
-            _pooled[0] -= size
-    return total
+def pooled() -> int:
+    """Bytes in the pool."""
+    return sum(size * len(blocks) for size, blocks in list(_pool.items()))
+
+
+def empty_pool(most: int = 0) -> int:
+    """Gives all but `most` of the pool's memory back, greatest blocks first; answers how much."""
+    before = left = pooled()
+    for size in sorted(_pool, reverse=True):
+        blocks = _pool[size]
+        while left > most and blocks:
+            blocks.popleft()
+            left -= size
+    return before - left
 
 
 class View:

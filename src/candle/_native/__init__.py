@@ -1,4 +1,4 @@
-"""The C library as the engine sees it: `step`, `Layout`, `alloc`, `free`, and its facts.
+"""The C library as the engine sees it: `step`, `Layout`, `alloc`, and its facts.
 
 This room alone knows cffi and the shared library.
 """
@@ -9,7 +9,6 @@ from .calls import (
     address_of,
     alloc,
     cpu_features,
-    free,
     isa,
     isa_list,
     set_isa,
@@ -30,7 +29,6 @@ __all__ = [
     "address_of",
     "alloc",
     "cpu_features",
-    "free",
     "isa",
     "isa_list",
     "op_id",

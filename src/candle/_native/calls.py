@@ -37,14 +37,13 @@ def _address(memory: Any) -> int:
     return int(ffi.cast("uintptr_t", memory))
 
 
-def alloc(nbytes: int) -> int:
-    """Address of new memory, aligned to 64 bytes; 0 if there is none."""
-    return _address(lib.cdl_alloc(nbytes)) if nbytes < 1 << 63 else 0
+def alloc(nbytes: int) -> tuple[int, Any] | None:
+    """(address, owner) of new memory, aligned to 64 bytes; None if there is none.
 
-
-def free(address: int) -> None:
-    """Gives memory of `alloc` back."""
-    lib.cdl_free(ffi.cast("void *", address))
+    The memory goes with its owner, and no Python runs then.
+    """
+    memory = lib.cdl_alloc(nbytes) if nbytes < 1 << 63 else None
+    return (_address(memory), ffi.gc(memory, lib.cdl_free)) if memory else None
 
 
 def address_of(view: memoryview) -> tuple[int, int]:

@@ -7,9 +7,9 @@ ABI-mode declarations open the same library (0.5 us). `CANDLE_BINDING=abi` force
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
-import warnings
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,9 @@ def _open_abi() -> tuple[Any, Any]:
     path = _FOLDER / _NAMES.get(sys.platform, "libcandle.so")
     try:
         declared = import_module("._abi", __package__).ffi
-        return declared.dlopen(str(path)), declared
+        library = declared.dlopen(str(path))
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))  # never closed: memory outlives it
+        return library, declared
     except (ImportError, OSError) as error:
         hint = "reinstall candle, or `make build`"
         raise NativeError("load", f"the kernel library {path.name}", str(error), hint) from error
@@ -46,5 +48,7 @@ if lib.cdl_abi() != ABI:
     raise NativeError("load", f"a library of ABI {ABI}", lib.cdl_abi(), "rebuild candle")
 _asked, _used = os.environ.get("CANDLE_ISA"), ffi.string(lib.cdl_isa()).decode()
 if _asked and _asked != _used:
-    warnings.warn(f"CANDLE_ISA={_asked} cannot run here: {_used} is used", stacklevel=2)
+    _here = ", ".join(ffi.string(lib.cdl_isa_list()).decode().split())
+    _said = f"candle: CANDLE_ISA={_asked} cannot run here: {_used} is used, of {_here}"
+    print(_said, file=sys.stderr)  # a warning would show a path and a line of this file
 VERSION: str = ffi.string(lib.cdl_version()).decode()
