@@ -9,7 +9,7 @@
 #include "conv.h"
 
 enum {
-    CDL_CONV_K = 128,  /* taps of a block: the input of a tile of pixels stays in the nearest cache */
+    CDL_CONV_K = 160,  /* taps of a block: the input of a tile of pixels stays in the nearest cache */
     PIXELS = 384,      /* of a task, about */
     RESULT = 65536,    /* elements of a task's result, about: they stay in the second-level cache */
     LEAST_ROWS = 32,   /* out channels of a task: fewer would not pay for spreading */
@@ -159,9 +159,9 @@ static int64_t rows_of(int64_t width, int64_t rows) {
 static int64_t cut(job *j) {
     const cdl_conv *c = j->c;
     const int64_t image = c->y.out * c->x.out, threads = cdl_threads();
-    j->images = image < PIXELS ? CDL_MIN(cdl_ceil_div(2 * PIXELS, image), c->batch) : 1;
+    j->images = image < PIXELS ? CDL_MIN(cdl_ceil_div(PIXELS, image), c->batch) : 1;
     j->width = CDL_MIN(c->x.out, (int64_t)PIXELS);
-    j->rows = rows_of(j->images * j->width, c->y.out);
+    j->rows = j->images > 1 ? c->y.out : rows_of(j->width, c->y.out);
     j->image_parts = cdl_ceil_div(c->batch, j->images);
     j->y_parts = cdl_ceil_div(c->y.out, j->rows);
     j->x_parts = cdl_ceil_div(c->x.out, j->width);

@@ -47,7 +47,9 @@ CDL_INLINE float *put_run(float *to, int64_t n, int64_t before, const float *fro
             i += CDL_LANES;
         }
     } else if (step == 2) {
-        for (int64_t j = 0; j < count; j++) to[before + j] = from[2 * j];
+        float *restrict even = to + before;
+        const float *restrict in = from;
+        for (int64_t j = 0; j < count; j++) even[j] = in[2 * j];
         i = end;
     } else {
         for (; i < end; i++, from += step) to[i] = *from;
@@ -70,11 +72,13 @@ static float *put_plane(const cdl_conv_spread *s, const cdl_conv *c, const cdl_c
     in += p->image * c->in_b + (at + before * stride) * c->in_x;
     for (int64_t u = 0; u < s->rows; u++, row += c->y.stride) {
         const bool inside = row >= 0 && row < c->y.in && count > 0;
-        const float *from = inside ? in + row * c->in_y : NULL;
-        for (int64_t b = 0; b < p->images; b++) {
-            to = inside ? put_run(to, p->width, before, from, step, count) : put_run(to, p->width, p->width, NULL, 1, 0);
-            if (inside) from += c->in_b;
+        if (!inside) {
+            to = put_run(to, s->width, s->width, NULL, 1, 0);
+            continue;
         }
+        const float *from = in + row * c->in_y;
+        for (int64_t b = 0; b < p->images; b++, from += c->in_b)
+            to = put_run(to, p->width, before, from, step, count);
     }
     return to;
 }
