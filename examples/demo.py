@@ -3,9 +3,8 @@
     python examples/demo.py ["a question"]
 
 The public docstrings of the standard library, about 6,500, are embedded by all-MiniLM-L6-v2 and
-installed as the knowledge base `pydocs`; SmolLM2 answers from what a search finds. The first run
-builds it, in a minute or two; later runs open it. It lies in CANDLE_HOME if that is set, else in
-.demo/.
+installed as the knowledge base `pydocs`; SmolLM2 answers from the nearest. The first run builds it,
+in a minute or two; later runs open it. It lies in CANDLE_HOME if that is set, else in .demo/.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable
@@ -26,11 +26,13 @@ from candle.cli import output
 from candle.errors import CandleError, NameNotFoundError
 from candle.package.store import Store
 from candle_llm import Generator
-from candle_rag import Answer, Retriever, ask, write_package
+from candle_rag import Document, Retriever, ask, write_package
 
 T = TypeVar("T")
 QUESTION = "How do I convert a string to lower case?"
+OTHERS = ("What is a deque?", "How do I get the current working directory?")
 MAX_TOKENS = 160
+ENDED = {"length": "it was getting long", "repeat": "it went round in circles"}
 NAME = "pydocs"
 VERSION = ".".join(re.findall(r"\d+", platform.python_version())[:3])
 
@@ -47,10 +49,16 @@ def main(arguments: list[str]) -> int:
     print(f"{len(retriever):,} chunks of the documentation of Python {VERSION}\n")
     show(retriever, generator, arguments[0] if arguments else QUESTION)
     print(f"\n{perf_counter() - start:.1f} s in all. Ask another:")
-    print('  make demo QUESTION="How do I join the parts of a path?"')
-    program = os.path.relpath(Path(sys.executable).with_name("candle"))
-    print(f'  CANDLE_HOME={os.environ["CANDLE_HOME"]} {program} ask {NAME} "What is a deque?"')
+    suggest()
     return 0
+
+
+def suggest() -> None:
+    """Two ways to ask something else, as they are typed."""
+    home = shlex.quote(os.path.relpath(os.environ["CANDLE_HOME"]))
+    program = shlex.quote(os.path.relpath(Path(sys.executable).with_name("candle")))
+    print(f'  make demo QUESTION="{OTHERS[0]}"')
+    print(f'  CANDLE_HOME={home} {program} ask {NAME} "{OTHERS[1]}" --top-k=1')
 
 
 def is_installed() -> bool:
@@ -80,17 +88,24 @@ def build() -> None:
 
 
 def show(retriever: Retriever, generator: Generator, question: str) -> None:
-    """The question, the answer as it is made, and its sources with their scores."""
+    """The question, the answer as it is made from the nearest source, and what else was found."""
     print(f"Question: {question}\n\nAnswer: ", end="", flush=True)
     start = perf_counter()
-    answer = ask(retriever, generator, question, max_tokens=MAX_TOKENS, on_text=output.say_now)
-    print(f"\n\n(searched and answered in {perf_counter() - start:.1f} s)\n\nSources:")
-    show_sources(answer)
+    # one source: a model of this size mixes up several
+    answer = ask(retriever, generator, question, 1, max_tokens=MAX_TOKENS, on_text=output.say_now)
+    if answer.finish_reason in ENDED:
+        print(f" ... (ended: {ENDED[answer.finish_reason]})", end="")
+    seconds = perf_counter() - start
+    print(
+        f"\n\n(made in {seconds:.1f} s from [1] alone by SmolLM2-135M: a model as small as this is"
+    )
+    print("often wrong. What the documentation says:)\n")
+    show_found(retriever.search(question, 3))
 
 
-def show_sources(answer: Answer) -> None:
-    """One line a source: score, name, and how its text begins."""
-    for number, document in enumerate(answer.sources, 1):
+def show_found(documents: list[Document]) -> None:
+    """One line each: score, name, and how its text begins."""
+    for number, document in enumerate(documents, 1):
         text = output.one_line(document.text, 70)
         print(f"  [{number}] {document.score:.3f}  {document.id:<24} {text}")
 

