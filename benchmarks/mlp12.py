@@ -21,13 +21,8 @@ import common
 
 LAYERS, ROUNDS, ROUND_S = 12, 7, 0.25
 CASES = [(w, b) for w in (64, 256, 1024) for b in (1, 32, 256)]
-BARS = {
-    (64, 1): 1 / 0.63,
-    (64, 32): 1 / 0.63,
-    (256, 1): 1 / 0.63,
-    (256, 32): 1 / 0.63,
-    (1024, 1): 3,
-}
+LESS = 1 / 0.63  # 37 % less time
+BARS = {(64, 1): LESS, (64, 32): LESS, (256, 1): LESS, (256, 32): LESS, (1024, 1): 3}
 
 
 def candle_step(width: int, batch: int) -> Callable[[], object]:
@@ -107,7 +102,8 @@ def measure(threads: int) -> list[common.Row]:
     systems = common.partners(Path(__file__), threads, "torch")
     rows: list[common.Row] = []
     for case in CASES:
-        line, times = f"{case[0]} {case[1]}", {name: [] for name in systems}
+        line = f"{case[0]} {case[1]}"
+        times: dict[str, list[float]] = {name: [] for name in systems}
         for _ in range(ROUNDS):
             for name, system in systems.items():
                 times[name].append(system.ask(line)["us"])

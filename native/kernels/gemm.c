@@ -4,11 +4,14 @@
  * Scratch of the thread: slot 0 rows of a, slot 1 panels of b, slot 2 the block of c.
  */
 #include "gemm.h"
-#include "../simd/simd.h"
+#include "turn.h"
 
 enum {
     MC = 256,             /* rows of a task: a[MC][CDL_KC] stays in the second-level cache */
     PC = 12,              /* panels of a task */
+    WIDE_PC = 64,         /* panels of a task of few rows, whose b is read once, in long runs */
+    LEAST_PC = 3,         /* not cut further for the sake of more tasks */
+    CHUNK = 16, MOST_ALONG = 8, /* of k, for so many rows at most, that go along b as memory has it */
     FEW_ROWS = 16,        /* up to here, and up to SMALL_B elements, a row-major b is read where it */
     SMALL_B = 8192,       /* is: packing would not pay */
     PAD = 16              /* between packed rows: strides of a power of two share few cache lines */
@@ -18,6 +21,7 @@ typedef struct run {
     const cdl_gemm *g;
     int64_t panels, row_blocks, panel_blocks, task_panels;
     bool a_direct, b_direct;
+    bool along, across; /* few rows go through b as memory has it: rows of b along n, or along k */
     int64_t b_k, b_panel;
     int32_t status;
 } run;
@@ -28,7 +32,7 @@ typedef struct task {
     char *c;
     int64_t row, rows, panel, panels;
     bool c_direct;
-    float bias[PC * 2 * CDL_PANEL];
+    float bias[WIDE_PC * CDL_PANEL];
 } task;
 
 static int64_t size_of(int32_t dtype) { return dtype == CDL_F32 || dtype == CDL_F32X16 ? 4 : 2; }
@@ -79,18 +83,96 @@ static void store_c(const run *j, const task *t, const float *from) {
 /* Panels per step of packing: few enough to stay close, enough for the widest kernel of a single row. */
 static int64_t pack_step(int64_t rows) { return rows < 4 ? 8 : 3; }
 
+/* sum[panels * CDL_PANEL] = a b, for a single row: a few rows of b at a time, each in one long run. */
+static void along_row(const float *a, const float *b, int64_t b_k, int64_t k, int64_t cols, float *sum) {
+    enum { ROWS = 8 };
+    int64_t i = 0;
+    for (; i + ROWS <= k; i += ROWS)
+        for (int64_t c = 0; c < cols; c += CDL_LANES) {
+            vf acc = i ? v_load(sum + c) : v_zero();
+#pragma clang loop unroll(full)
+            for (int r = 0; r < ROWS; r++) acc = v_fma(v_set1(a[i + r]), v_load(b + (i + r) * b_k + c), acc);
+            v_store(sum + c, acc);
+        }
+    for (; i < k; i++)
+        for (int64_t c = 0; c < cols; c += CDL_LANES)
+            v_store(sum + c, v_fma(v_set1(a[i]), v_load(b + i * b_k + c), i ? v_load(sum + c) : v_zero()));
+}
+
+/* The same where b has its rows along k, `b_row` apart: squares of it are turned in registers. */
+static void across_row(const float *a, const float *b, int64_t b_row, int64_t k, int64_t cols, float *sum) {
+    enum { AHEAD = 128 }; /* so many short runs are more than the hardware foresees */
+    const int64_t whole = k - k % CDL_LANES;
+    for (int64_t c = 0; c < cols; c += CDL_LANES) {
+        const float *from = b + c * b_row;
+        vf acc = v_zero(), x[CDL_LANES];
+        for (int64_t i = 0; i < whole; i += CDL_LANES) {
+#pragma clang loop unroll(full)
+            for (int r = 0; r < CDL_LANES; r++) {
+                x[r] = v_load(from + r * b_row + i);
+                __builtin_prefetch(from + r * b_row + CDL_MIN(i + AHEAD, k - 1), 0, 2);
+            }
+            cdl_turn(x);
+#pragma clang loop unroll(full)
+            for (int r = 0; r < CDL_LANES; r++) acc = v_fma(v_set1(a[i + r]), x[r], acc);
+        }
+        for (int64_t i = whole; i < k; i++) {
+            float column[CDL_LANES];
+            for (int r = 0; r < CDL_LANES; r++) column[r] = from[r * b_row + i];
+            acc = v_fma(v_set1(a[i]), v_load(column), acc);
+        }
+        v_store(sum + c, acc);
+    }
+}
+
+/* One block of k for few rows, in chunks: sums wait in `sum` between them, and lose no bit by it. */
+static void along(const cdl_tile *tile, int64_t rows, int64_t panels, int64_t kc, float *sum, cdl_tile_mode mode) {
+    cdl_tile part = *tile;
+    int64_t k = 0;
+    if (rows == 1) {
+        along_row(tile->a, tile->b, tile->b_k, kc, panels * CDL_PANEL, sum);
+        k = kc;
+    }
+    for (; k < kc - CHUNK; k += CHUNK) {
+        cdl_tile next = *tile;
+        next.a += k;
+        next.b += k * tile->b_k;
+        next.c = sum;
+        next.c_row = panels * CDL_PANEL;
+        next.bias = NULL;
+        next.act = CDL_ACT_NONE;
+        CDL_NAME(cdl_tiles)(&next, rows, panels, CHUNK, k ? CDL_TILE_CONTINUE : CDL_TILE_SET);
+    }
+    if (k) {
+        part.sum = sum;
+        part.sum_row = panels * CDL_PANEL;
+    }
+    part.a += k;
+    part.b += k * tile->b_k;
+    CDL_NAME(cdl_tiles)(&part, rows, panels, kc - k, mode);
+}
+
 /* All of the task's panels for one block of k. */
 static void multiply(const run *j, const task *t, cdl_tile *tile, int64_t k0, int64_t kc, float *pack,
                      cdl_tile_mode mode) {
     if (j->b_direct) {
         tile->b = (const float *)t->b + t->panel * j->b_panel + k0 * j->b_k;
-        CDL_NAME(cdl_tiles)(tile, t->rows, t->panels, kc, mode);
+        if (j->along) along(tile, t->rows, t->panels, kc, pack, mode);
+        else CDL_NAME(cdl_tiles)(tile, t->rows, t->panels, kc, mode);
         return;
     }
     cdl_matrix b = j->g->b;
     b.data = t->b;
     cdl_tile part = *tile;
     part.b = pack;
+    if (j->across) {
+        const float *from = (const float *)t->b + t->panel * CDL_PANEL * b.row_stride + k0;
+        across_row(tile->a, from, b.row_stride, kc, t->panels * CDL_PANEL, pack);
+        part.sum = pack;
+        part.sum_row = t->panels * CDL_PANEL;
+        CDL_NAME(cdl_tiles)(&part, 1, t->panels, 0, mode);
+        return;
+    }
     for (int64_t p = 0, step; p < t->panels; p += step) {
         step = CDL_MIN(t->panels - p, pack_step(t->rows));
         CDL_NAME(cdl_pack_panels)(&b, (t->panel + p) * CDL_PANEL, step, k0, kc, pack);
@@ -105,7 +187,8 @@ static cdl_status run_task(const run *j, const task *t) {
     int64_t c_row = t->panels * CDL_PANEL, kc_max = CDL_MIN(g->k, (int64_t)CDL_KC);
     float *a = NULL, *b = NULL, *c = (float *)t->c + t->row * g->c_row + t->panel * CDL_PANEL;
     if (!j->a_direct && !(a = cdl_scratch(0, (uint64_t)(t->rows * (kc_max + PAD)) * sizeof(float)))) return CDL_ENOMEM;
-    if (!j->b_direct && !(b = cdl_scratch(1, 8 * CDL_PANEL * CDL_KC * sizeof(float)))) return CDL_ENOMEM;
+    const uint64_t b_size = j->along || j->across ? (uint64_t)(t->rows * c_row) : 8 * CDL_PANEL * CDL_KC;
+    if ((j->along || !j->b_direct) && !(b = cdl_scratch(1, b_size * sizeof(float)))) return CDL_ENOMEM;
     if (!t->c_direct && !(c = cdl_scratch(2, (uint64_t)(t->rows * c_row) * sizeof(float)))) return CDL_ENOMEM;
     cdl_matrix from = g->a;
     from.data = t->a;
@@ -141,14 +224,21 @@ static void run_tasks(void *ctx, int64_t begin, int64_t end) {
     }
 }
 
+/* Panels of a task: as many as serve its caches, but fewer where threads would else go without. */
+static int64_t panels_of_tasks(const run *j, int64_t batches) {
+    const int64_t most = j->along || j->across ? WIDE_PC : j->a_direct ? PC : 2 * PC, threads = cdl_threads();
+    int64_t blocks = cdl_ceil_div(j->panels, most), others = j->row_blocks * batches;
+    if (threads > 1 && others < 2 * threads)
+        blocks = CDL_MAX(blocks, cdl_ceil_div(2 * threads, others));
+    return CDL_MAX(cdl_ceil_div(j->panels, blocks), (int64_t)LEAST_PC);
+}
+
 cdl_status CDL_NAME(cdl_gemm_run)(const cdl_gemm *g) {
     run j = {.g = g, .panels = cdl_ceil_div(g->n, CDL_PANEL), .row_blocks = cdl_ceil_div(g->m, MC), .b_k = CDL_PANEL};
     j.a_direct = g->a.dtype == CDL_F32 && g->a.col_stride == 1;
-    j.task_panels = j.a_direct ? PC : 2 * PC;
-    j.panel_blocks = cdl_ceil_div(j.panels, j.task_panels);
-    int64_t tasks = j.row_blocks * j.panel_blocks;
-    for (int32_t i = 0; i < g->batch_rank; i++) tasks *= g->batch[i];
-    if (tasks == 0) return CDL_OK;
+    int64_t batches = 1;
+    for (int32_t i = 0; i < g->batch_rank; i++) batches *= g->batch[i];
+    if (batches * j.row_blocks * j.panels == 0) return CDL_OK;
     if (g->b.dtype == CDL_F32X16) {
         j.b_direct = true;
         j.b_panel = g->k * CDL_PANEL;
@@ -158,6 +248,11 @@ cdl_status CDL_NAME(cdl_gemm_run)(const cdl_gemm *g) {
         j.b_k = g->b.col_stride;
         j.b_panel = CDL_PANEL;
     }
+    j.along = j.b_direct && g->b.dtype != CDL_F32X16 && g->m <= MOST_ALONG && g->k > CHUNK;
+    j.across = !j.b_direct && g->m == 1 && g->b.dtype == CDL_F32 && g->b.col_stride == 1 && g->n % CDL_PANEL == 0;
+    j.task_panels = panels_of_tasks(&j, batches);
+    j.panel_blocks = cdl_ceil_div(j.panels, j.task_panels);
+    const int64_t tasks = batches * j.row_blocks * j.panel_blocks;
     int64_t rows = CDL_MIN(g->m, (int64_t)MC), cols = CDL_MIN(g->n, j.task_panels * CDL_PANEL);
     cdl_parallel_for(tasks, cdl_grain(rows, cols, CDL_MAX(g->k, (int64_t)1)), run_tasks, &j);
     return j.status;

@@ -60,6 +60,8 @@ typedef struct cdl_tile {
     const float *a, *b;
     float *c;
     int64_t a_row, b_k, b_panel, c_row;
+    const float *sum;  /* [rows][sum_row]: the sum goes on from here, whatever is done with it; or NULL */
+    int64_t sum_row;
     const float *bias; /* [16 * panels], added to the finished sum; or NULL */
     int32_t act;       /* cdl_activation of the result */
 } cdl_tile;

@@ -43,8 +43,13 @@ CDL_INLINE void micro(const cdl_tile *t, int64_t row, int64_t panel, int v0, int
     const float *a = t->a + row * t->a_row, *b = t->b + panel * t->b_panel + v0 * CDL_LANES;
     float *c = t->c + row * t->c_row + panel * CDL_PANEL + v0 * CDL_LANES;
     const int64_t a_row = t->a_row, b_k = t->b_k, b_panel = t->b_panel, c_row = t->c_row;
-    if (mode == CDL_TILE_CONTINUE) EACH acc[r][v] = v_load(c + r * c_row + v * CDL_LANES);
-    else EACH acc[r][v] = v_zero();
+    if (mode == CDL_TILE_CONTINUE || t->sum) {
+        const float *from = t->sum ? t->sum + row * t->sum_row + panel * CDL_PANEL + v0 * CDL_LANES : c;
+        const int64_t from_row = t->sum ? t->sum_row : c_row;
+        EACH acc[r][v] = v_load(from + r * from_row + v * CDL_LANES);
+    } else {
+        EACH acc[r][v] = v_zero();
+    }
     const float *by3[3] = {a, a + (R > 3 ? 3 : 0) * a_row, a + (R > 6 ? 6 : 0) * a_row}; /* rows 0, 3, 6 */
     HIDE(by3[1]);
     HIDE(by3[2]);
