@@ -110,7 +110,6 @@ def test_an_operation_without_a_gradient_refuses_or_leads_nowhere(record: type) 
     flat, w = Var(Tensor.ones((2, 4))), Tensor.ones((4, 4))
     made: Any = {
         op.Compare: lambda: x.gt(0.0),
-        op.Attention: lambda: functional.attention(x, x, x),
         op.Nearest: lambda: functional.nearest(flat, flat, 1)[0],
         op.LinearGrad: lambda: flat.apply(op.LinearGrad((flat, flat, w), True, False, False))[0],
         op.CrossEntropyGrad: lambda: flat.apply(

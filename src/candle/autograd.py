@@ -15,7 +15,7 @@ from itertools import accumulate
 from operator import attrgetter
 from typing import Any
 
-from . import op
+from . import attending, op
 from .dtype import DType
 from .errors import GradientError
 from .op import BinaryKind as B
@@ -174,6 +174,8 @@ def gradient(record: Any, out: Value, grad: Value, masked: bool = False) -> Grad
             return (_ranked(record, _wide(grad)),)
         case op.Softmax() | op.LayerNorm() | op.RmsNorm():
             return _rows(record, _wide(out), _wide(grad))
+        case op.Attention(inputs=(q, k, v, *_)):
+            return attending.gradients(record, _wide(q), _wide(k), _wide(v), _wide(grad))
         case op.CrossEntropy():
             return _cross_entropy(record, grad)
         case op.Conv2d() | op.ConvTranspose2d() | op.Conv2dWeight():

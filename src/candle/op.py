@@ -615,7 +615,6 @@ RECORDS: tuple[type, ...] = (
 # Why these have no gradient: their results are positions or choices, or they serve inference only.
 NOT_DIFFERENTIABLE: dict[type, str] = {
     Compare: "the result is bool",
-    Attention: "inference only; compose matmul and softmax to train",
     Nearest: "a search",
     Pack: "an inference layout",
     LinearGrad: "with create_graph, linear takes a path that has one",
