@@ -252,3 +252,34 @@ def test_threads_share_a_stream(smol: Generator) -> None:
     for thread in threads:
         thread.join()
     assert sorted("".join(pieces)) == sorted(expected)
+
+
+@pytest.mark.parametrize("name", ["temperature", "top_p", "min_p", "top_k", "seed", "max_tokens"])
+@pytest.mark.parametrize("value", [10**400, -(10**400), float("nan"), -1, "1", True, 1j])
+def test_numbers_out_of_range_are_named(smol: Generator, name: str, value: Any) -> None:
+    with pytest.raises(OptionError, match=name):
+        smol.generate("tea", **{"max_tokens": 2, name: value})
+
+
+def test_numbers_of_numpy_are_numbers(smol: Generator) -> None:
+    options = {"top_k": 5, "seed": 7, "max_tokens": 3}
+    given = {name: np.int64(value) for name, value in options.items()}
+    text = smol.generate("tea", temperature=np.float32(0.5), **given)
+    assert text == smol.generate("tea", temperature=0.5, **options)
+
+
+@pytest.mark.parametrize("wrong", [-1, 10**6, 2**40, 2**70])
+def test_ids_outside_the_vocabulary_are_named(smol: Generator, wrong: int) -> None:
+    for call in (smol.detokenize, smol.logits):
+        with pytest.raises(RangeError, match=f"from 0 to 49151, got {wrong}"):
+            call([5, wrong])
+
+
+def test_a_context_is_no_truth_value() -> None:
+    with pytest.raises(OptionError, match="context"):
+        Generator.load("smollm2-135m-instruct", context=True)
+
+
+def test_a_message_without_content_is_told_by_the_template(smol: Generator) -> None:
+    with pytest.raises(TemplateError, match=r"messages that the model.* 'content'"):
+        smol.chat([{"role": "user"}])

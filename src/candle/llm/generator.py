@@ -18,7 +18,7 @@ from typing import Any
 from .. import functional
 from .._native import set_threads
 from ..autograd import no_grad
-from ..errors import ContextLengthError, OptionError, TemplateError
+from ..errors import ContextLengthError, OptionError, RangeError, TemplateError
 from ..models.decoder import Decoder, DecoderConfig
 from ..package.names import resolve
 from ..tensor import Tensor
@@ -215,7 +215,7 @@ class Generator:
 
     def detokenize(self, ids: Sequence[int]) -> str:
         """Text of ids, without special tokens."""
-        return self.tokenizer.decode(_ids("detokenize", ids))
+        return self.tokenizer.decode(_ids("detokenize", ids, self.tokenizer.vocab_size))
 
     def stop_ids(self, stop: Sequence[str] = ()) -> frozenset[int]:
         """Ids that end an answer: the model's own, and stop texts that are one special token."""
@@ -250,7 +250,7 @@ class Generator:
 
         Raises ContextLengthError, RangeError, OptionError.
         """
-        ids = _ids("logits", ids)
+        ids = _ids("logits", ids, self.model.vocabulary)
         if not ids:
             return Tensor.zeros((0, self.model.vocabulary))
         if len(ids) > self.context:
@@ -264,17 +264,21 @@ class Generator:
             return parts[0] if len(parts) == 1 else Tensor.cat(parts)
 
 
-def _ids(name: str, ids: Iterable[int]) -> list[int]:
-    """Token ids as plain integers, NumPy's included. Raises OptionError."""
+def _ids(name: str, ids: Iterable[int], count: int) -> list[int]:
+    """Token ids below `count` as plain integers. Raises OptionError, RangeError."""
     try:
-        return [operator.index(i) for i in ids]
+        whole = [operator.index(i) for i in ids]
     except TypeError as error:
         raise OptionError(name, "a list of token ids", str(error)) from error
+    wrong = next((i for i in whole if not 0 <= i < count), None)
+    if wrong is not None:
+        raise RangeError(name, f"token ids from 0 to {count - 1}", wrong)
+    return whole
 
 
 def _context(asked: int | None, most: int) -> int:
     if asked is None:
         return min(most, DEFAULT_CONTEXT)
-    if not isinstance(asked, int) or not 1 <= asked <= most:
+    if not isinstance(asked, int) or isinstance(asked, bool) or not 1 <= asked <= most:
         raise OptionError("context", f"1 to {most} (the model's)", asked)
     return asked

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..errors import OptionError
-from .sampler import SamplerOptions
+from .sampler import SamplerOptions, check_whole
+
+_MOST_TOKENS = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +33,9 @@ class GenerateOptions:
         sampler = SamplerOptions(
             temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed
         )
-        whole = isinstance(max_tokens, int) and not isinstance(max_tokens, bool)
-        if max_tokens is not None and not (whole and max_tokens >= 0):
-            raise OptionError("max_tokens", "0 or more, or None", max_tokens)
+        if max_tokens is not None:
+            check_whole("max_tokens", max_tokens, _MOST_TOKENS)
+            max_tokens = int(max_tokens)
         return GenerateOptions(sampler, max_tokens, _stops(stop))
 
 

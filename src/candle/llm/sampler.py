@@ -59,9 +59,9 @@ class SamplerOptions:
         _check_number("temperature", self.temperature, "a number of 0 or more")
         _check_number("top_p", self.top_p, "a number above 0, up to 1", above=0.0, most=1.0)
         _check_number("min_p", self.min_p, "a number from 0 to 1", most=1.0)
-        _check_whole("top_k", self.top_k, (1 << 31) - 1)
+        check_whole("top_k", self.top_k, (1 << 31) - 1)
         if self.seed is not None:
-            _check_whole("seed", self.seed, (1 << 64) - 1)
+            check_whole("seed", self.seed, (1 << 64) - 1)
 
 
 class Sampler:
@@ -177,13 +177,21 @@ def _check_number(
     name: str, value: object, expected: str, above: float = -math.inf, most: float = math.inf
 ) -> None:
     if isinstance(value, numbers.Real) and not isinstance(value, bool):
-        number = float(value)
+        number = _as_float(value)
         if math.isfinite(number) and max(0.0, above) <= number <= most and number > above:
             return
     raise OptionError(name, expected, value)
 
 
-def _check_whole(name: str, value: object, most: int) -> None:
+def _as_float(value: numbers.Real) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # a whole number, or a fraction, beyond every double
+        return math.inf
+
+
+def check_whole(name: str, value: object, most: int) -> None:
+    """Raises OptionError naming the field, unless `value` is an integer from 0 to `most`."""
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not whole or not 0 <= int(value) <= most:  # type: ignore[call-overload]
         raise OptionError(name, f"a whole number from 0 to {most}", value)
