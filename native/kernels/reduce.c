@@ -155,12 +155,33 @@ static void sum_columns_i(const plan *p, cdl_state *s, const char *data, int64_t
         }                                                                                          \
         for (int64_t c = 0; c < columns; c++) s[c] = (cdl_state){.field = best[c], .at = place[c]}; \
     }
-BEST_COLUMNS(max_columns_f, float, value, >)
-BEST_COLUMNS(min_columns_f, float, value, <)
-BEST_COLUMNS(max_columns_d, double, value, >)
-BEST_COLUMNS(min_columns_d, double, value, <)
-BEST_COLUMNS(max_columns_i, int64_t, whole, >)
-BEST_COLUMNS(min_columns_i, int64_t, whole, <)
+/* Its value alone: the first of -0 and 0, as above, since a tie does not replace it. */
+#define VALUE_COLUMNS(name, type, field, op)                                                       \
+    static void name(const plan *p, cdl_state *s, const char *data, int64_t step, int64_t columns, \
+                     const double *centre) {                                                       \
+        _Alignas(64) type best[COLUMNS], row[COLUMNS];                                             \
+        (void)centre;                                                                              \
+        for (int64_t j = 0; j < p->n; j++) {                                                       \
+            const char *from = row_at(p, data, j);                                                 \
+            const type *x = CDL_NAME(cdl_tile_load)(p->in_dtype, from, step, columns, row);        \
+            if (j)                                                                                 \
+                for (int64_t c = 0; c < columns; c++) {                                            \
+                    const type y = x[c], b = best[c];                                              \
+                    best[c] = (y op b) | ((y != y) & (b == b)) ? y : b;                            \
+                }                                                                                  \
+            else                                                                                   \
+                memcpy(best, x, (size_t)columns * sizeof *best);                                   \
+        }                                                                                          \
+        for (int64_t c = 0; c < columns; c++) s[c] = (cdl_state){.field = best[c], .at = 0};       \
+    }
+#define COLUMNS_OF_KINDS(macro, name, op)                                                          \
+    macro(name##_columns_f, float, value, op)                                                      \
+    macro(name##_columns_d, double, value, op)                                                     \
+    macro(name##_columns_i, int64_t, whole, op)
+COLUMNS_OF_KINDS(VALUE_COLUMNS, max, >)
+COLUMNS_OF_KINDS(VALUE_COLUMNS, min, <)
+COLUMNS_OF_KINDS(BEST_COLUMNS, argmax, >)
+COLUMNS_OF_KINDS(BEST_COLUMNS, argmin, <)
 
 /* -- results ------------------------------------------------------------------------------------------- */
 static double result_of(const reduce *r, const rule *rule, const cdl_state *s) {
@@ -349,5 +370,5 @@ CDL_REDUCE(mean, MEAN, NULL, sum_merge, {sum_f, sum_d, NULL}, {sum_columns_f, su
 CDL_REDUCE(var, VAR, &mean_rule, sum_merge, {square_f, square_d, NULL}, {sum_columns_f, sum_columns_d, NULL})
 CDL_REDUCE(max, BEST_VALUE, NULL, max_merge, OF(max), OF(max_columns))
 CDL_REDUCE(min, BEST_VALUE, NULL, min_merge, OF(min), OF(min_columns))
-CDL_REDUCE(argmax, BEST_PLACE, NULL, max_merge, OF(max), OF(max_columns))
-CDL_REDUCE(argmin, BEST_PLACE, NULL, min_merge, OF(min), OF(min_columns))
+CDL_REDUCE(argmax, BEST_PLACE, NULL, max_merge, OF(argmax), OF(argmax_columns))
+CDL_REDUCE(argmin, BEST_PLACE, NULL, min_merge, OF(argmin), OF(argmin_columns))

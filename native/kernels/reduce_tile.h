@@ -120,8 +120,9 @@ CDL_INLINE float best_of_floats(const float *x, int64_t n, bool max, bool *nan) 
 BEST_PLAIN(best_of_doubles, double)
 BEST_PLAIN(best_of_ints, int64_t)
 
-/* A tile that beats the state is searched for the place of its best, or of its first NaN. */
-#define BEST(name, type, best_of, field, max)                                                      \
+/* A tile that beats the state. Where the place is asked for, it is searched for its best, or its first
+ * NaN; and where the best is 0, so that the first of -0 and 0 is taken on every ISA. */
+#define BEST(name, type, best_of, field, max, placed)                                              \
     static void name(cdl_state *s, const void *in, int64_t n, int64_t base, double centre) {       \
         const type *x = in;                                                                        \
         bool nan;                                                                                  \
@@ -130,17 +131,20 @@ BEST_PLAIN(best_of_ints, int64_t)
         const type best = best_of(x, n, max, &nan);                                                \
         if (!nan && s->at >= 0 && !((max) ? best > (type)s->field : best < (type)s->field)) return; \
         int64_t i = 0;                                                                             \
-        while (nan ? x[i] == x[i] : x[i] != best) i++;                                             \
-        s->field = x[i];                                                                           \
+        if ((placed) || nan || best == 0)                                                          \
+            while (nan ? x[i] == x[i] : x[i] != best) i++;                                         \
+        s->field = (placed) || nan || best == 0 ? x[i] : best;                                     \
         s->at = base + i;                                                                          \
         s->nan = nan;                                                                              \
     }
-BEST(max_f, float, best_of_floats, value, true)
-BEST(min_f, float, best_of_floats, value, false)
-BEST(max_d, double, best_of_doubles, value, true)
-BEST(min_d, double, best_of_doubles, value, false)
-BEST(max_i, int64_t, best_of_ints, whole, true)
-BEST(min_i, int64_t, best_of_ints, whole, false)
+#define BEST_OF_KINDS(name, max, placed)                                                           \
+    BEST(name##_f, float, best_of_floats, value, max, placed)                                      \
+    BEST(name##_d, double, best_of_doubles, value, max, placed)                                    \
+    BEST(name##_i, int64_t, best_of_ints, whole, max, placed)
+BEST_OF_KINDS(max, true, false)
+BEST_OF_KINDS(min, false, false)
+BEST_OF_KINDS(argmax, true, true)
+BEST_OF_KINDS(argmin, false, true)
 
 /* `from` comes after `into`: a tie keeps the first. One of value and whole is unused and equal. */
 #define BEST_MERGE(name, op)                                                                       \

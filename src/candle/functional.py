@@ -354,19 +354,25 @@ def pad(
         raise OptionError("pad", "a mode of constant, replicate or reflect", mode)
     for axis, pair in enumerate(whole):
         if any(pair):
-            x = x.index_select(_mirrored(mode, x.shape[axis], *pair), axis)
+            x = _beside_itself(mode, x, axis, *pair)
     return x
 
 
-def _mirrored(mode: str, n: int, before: int, after: int) -> Tensor:
-    """Places [before + n + after] on an axis of n that its margins repeat."""
+def _beside_itself(mode: str, x: Tensor, axis: int, before: int, after: int) -> Tensor:
+    """x between margins of its own elements along one axis."""
+    n = x.shape[axis]
     if max(before, after) > (n - 1 if mode == "reflect" else 0 if n == 0 else 2**62):
         wanted = f"an axis longer than its margins of {before} and {after} ({mode})"
         raise ShapeError("pad", wanted, n)
-    places = Tensor.arange(-before, n + after)
-    if mode == "reflect":
-        return places.abs().sub(n - 1).abs().neg().add(n - 1)
-    return places.maximum(0).minimum(n - 1)
+
+    def margin(edge: int, inner: int, count: int) -> Tensor:
+        if mode == "reflect":
+            return x.narrow(axis, inner, count).flip(axis)
+        return x.narrow(axis, edge, 1).expand((*x.shape[:axis], count, *x.shape[axis + 1 :]))
+
+    left = [margin(0, 1, before)] if before else []
+    right = [margin(n - 1, n - 1 - after, after)] if after else []
+    return Tensor.cat([*left, x, *right], axis)
 
 
 # -- images ----------------------------------------------------------------------------------------
