@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -254,6 +255,20 @@ def test_threads_share_a_stream(smol: Generator) -> None:
     assert sorted("".join(pieces)) == sorted(expected)
 
 
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timers")
+def test_a_signal_handler_may_close_a_stream(smol: Generator) -> None:
+    """It runs in the midst of a piece, in the same thread: nothing must wait for itself."""
+    stream = smol.stream("Once upon a time", max_tokens=2000)
+    before = signal.signal(signal.SIGALRM, lambda *_: stream.close())
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        pieces = list(stream)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert stream.finish_reason == "closed" and len(pieces) < 1900
+
+
 @pytest.mark.parametrize("name", ["temperature", "top_p", "min_p", "top_k", "seed", "max_tokens"])
 @pytest.mark.parametrize("value", [10**400, -(10**400), float("nan"), -1, "1", True, 1j])
 def test_numbers_out_of_range_are_named(smol: Generator, name: str, value: Any) -> None:
@@ -283,3 +298,13 @@ def test_a_context_is_no_truth_value() -> None:
 def test_a_message_without_content_is_told_by_the_template(smol: Generator) -> None:
     with pytest.raises(TemplateError, match=r"messages that the model.* 'content'"):
         smol.chat([{"role": "user"}])
+
+
+def test_a_prompt_may_fill_the_context_where_no_text_is_asked_for() -> None:
+    small = Generator.load("smollm2-135m-instruct", context=8)
+    full = "a b c d e f g h"
+    assert len(small.tokenize(full)) == 8
+    assert small.generate(full, max_tokens=0) == ""
+    with pytest.raises(ContextLengthError, match="fewer than 8 tokens"):
+        small.generate(full, max_tokens=1)
+    assert len(small.generate(full[:-2], max_tokens=None).tokens) == 1

@@ -18,7 +18,7 @@ from typing import Any
 from .. import functional
 from .._native import set_threads
 from ..autograd import no_grad
-from ..errors import ContextLengthError, OptionError, RangeError, TemplateError
+from ..errors import CandleError, ContextLengthError, OptionError, RangeError, TemplateError
 from ..models.decoder import Decoder, DecoderConfig
 from ..package.names import resolve
 from ..tensor import Tensor
@@ -59,17 +59,28 @@ class TextStream(Iterator[str]):
         self.tokens: list[int] = []
         self.finish_reason = ""
         self._pieces = self._run(generator, prompt, options)
-        self._turn = threading.Lock()
+        self._turn = threading.RLock()
+        self._working = self._closing = False
 
     def __next__(self) -> str:
         with self._turn:
-            return next(self._pieces)
+            if self._working:  # a signal handler, in the midst of a piece
+                raise CandleError(
+                    "stream", "the piece that is being made to be taken first", "next"
+                )
+            self._working = True
+            try:
+                return next(self._pieces)
+            finally:
+                self._working = False
 
     def close(self) -> None:
-        """Stops generating; waits for a piece that is being made."""
+        """Stops generating; waits for a piece that another thread is being given."""
+        self._closing = True
         with self._turn:
-            self._pieces.close()
-            self.finish_reason = self.finish_reason or "closed"
+            if not self._working:
+                self._pieces.close()
+                self.finish_reason = self.finish_reason or "closed"
 
     def _run(
         self, generator: Generator, prompt: Sequence[int], options: GenerateOptions
@@ -78,6 +89,9 @@ class TextStream(Iterator[str]):
         text, stop_ids = Detokenizer(tokenizer), generator.stop_ids(options.stop)
         for token in generator.tokens(prompt, options):
             self.tokens.append(token)
+            if self._closing:
+                self.finish_reason = "closed"
+                return
             if token in stop_ids:
                 self.finish_reason = "stop"
                 break
@@ -198,7 +212,7 @@ class Generator:
 
     def _start(self, prompt: list[int], options: Mapping[str, Any]) -> TextStream:
         checked = GenerateOptions.of(**options)
-        if len(prompt) + min(checked.max_tokens or 1, 1) > self.context:
+        if len(prompt) + (checked.max_tokens != 0) > self.context:
             room = f"a prompt of fewer than {self.context} tokens (the context)"
             hint = "shorten it, or load with a greater context"
             raise ContextLengthError("generate", room, f"{len(prompt)} tokens", hint)
