@@ -70,11 +70,10 @@ static void window_fill(const window *w, const cdl_conv *c, const float *in) {
 
 /* The weights in the order of what they read. */
 static void take_weights(const cdl_conv *c, const float *w, float *to) {
-    const int64_t k = c->y.taps;
-    for (int64_t i = 0; i < k * k; i++) {
-        const int64_t y = i / k, x = i % k, back = c->y.move < 0 ? k - 1 : 0;
-        to[i] = w[(back ? back - y : y) * c->w_y + (back ? back - x : x) * c->w_x];
-    }
+    const int64_t k = c->y.taps, sign = c->y.move;
+    if (sign < 0) w += (k - 1) * (c->w_y + c->w_x);
+    for (int64_t y = 0; y < k; y++, w += sign * c->w_y)
+        for (int64_t x = 0; x < k; x++) *to++ = w[x * sign * c->w_x];
 }
 
 #if defined(__clang__)
