@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-from types import FrameType
-from typing import NoReturn
+
+TYPE_CHECKING = False  # as `typing` has it, whose import would leave time for a Ctrl-C
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import NoReturn
 
 INTERRUPTED = 130
 
 
 def main() -> NoReturn:
     """Runs the program; until its own handler stands, nothing is there to be unwound."""
-    signal.signal(signal.SIGINT, _leave)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _leave)
     _occupy_standard_files()
     from candle.cli.main import main as run
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -11,6 +12,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import tiny
 from running import LINES, Program, write_lines
+
+# a run in a shell's background has it ignored, and would hand that down
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

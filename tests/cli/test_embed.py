@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -78,6 +79,49 @@ def test_a_package_is_replaced_but_no_other_file(candle: Program, encoder: Path)
     assert source.read_bytes() == before
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="files of POSIX")
+def test_what_is_no_regular_file_is_neither_written_nor_waited_for(
+    candle: Program, encoder: Path
+) -> None:
+    """A FIFO would make it hang; a device is no folder."""
+    write_lines(candle.cwd / "a.jsonl", LINES)
+    os.mkfifo(candle.cwd / "fifo")
+    common = ("embed", f"--model={encoder}")
+    for target in ("fifo", "/dev/null"):
+        done = candle(*common, "--input=a.jsonl", f"--output={target}", code=exits.USAGE)
+        assert "a device, pipe or socket" in done.stderr
+        done = candle(*common, f"--input={target}", "--output=a.candle", code=exits.USAGE)
+        assert "a device, pipe or socket" in done.stderr
+    (candle.cwd / "folder").mkdir()
+    done = candle(*common, "--input=a.jsonl", "--output=folder", code=exits.USAGE)
+    assert "got a folder" in done.stderr
+
+
+def test_nothing_to_be_found_makes_no_package(candle: Program, encoder: Path) -> None:
+    for text in ("", '{"text": "  "}\n'):
+        (candle.cwd / "a.jsonl").write_text(text, encoding="utf-8")
+        common = ("--input=a.jsonl", "--output=a.candle")
+        done = candle("embed", f"--model={encoder}", *common, code=exits.USAGE)
+        assert "expected documents with text" in done.stderr
+    assert {p.name for p in candle.cwd.iterdir()} == {"a.jsonl"}
+
+
+def test_a_stem_that_is_no_name_is_told(candle: Program, encoder: Path) -> None:
+    write_lines(candle.cwd / "a.jsonl", LINES[:1])
+    common = ("embed", f"--model={encoder}", "--input=a.jsonl", "--output=My File.candle")
+    done = candle(*common)
+    assert "the package's name is my-file" in done.stderr
+    assert done.stdout.startswith("My File.candle: 1 document in 1 chunk, ")
+    assert candle(*common, "--name=mine").stderr == ""
+
+
+def test_chunks_smaller_than_the_usual_overlap(candle: Program, encoder: Path) -> None:
+    write_lines(candle.cwd / "a.jsonl", LINES)
+    common = ("embed", f"--model={encoder}", "--input=a.jsonl", "--output=a.candle")
+    candle(*common, "--chunk-size=50")
+    candle(*common, "--chunk-size=50", "--overlap=50", code=exits.USAGE)
+
+
 @pytest.mark.parametrize("name", ["Ünïcode ключ 鍵.candle", "a b\u3000c.candle", "-dash.candle"])
 def test_odd_file_names(candle: Program, encoder: Path, name: str) -> None:
     """Non-ASCII letters, spaces, an ideographic space (llama.cpp#18571, CASES L06)."""
@@ -105,20 +149,20 @@ def test_errors_name_the_line_and_leave_nothing(candle: Program, encoder: Path) 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.parametrize(
-    ("sent", "code"), [(signal.SIGINT, exits.INTERRUPTED), (signal.SIGTERM, exits.TERMINATED)]
+    ("sent", "code"),
+    [("SIGINT", exits.INTERRUPTED), ("SIGTERM", exits.TERMINATED), ("SIGHUP", exits.HUNG_UP)],
 )
-def test_an_interrupt_leaves_no_half_file(candle: Program, sent: signal.Signals, code: int) -> None:
+def test_an_interrupt_leaves_no_half_file(candle: Program, sent: str, code: int) -> None:
     """Ctrl-C in the middle: exit 130, no traceback, no file, and no temporary folder."""
     slow = tiny.make_encoder(candle.cwd / "slow-bert", layers=8)
     lines = [{"id": str(n), "text": f"tea {n} " * 12} for n in range(20_000)]
     write_lines(candle.cwd / "many.jsonl", lines)
     arguments = ("embed", f"--model={slow}", "--input=many.jsonl", "--output=many.candle")
     with candle.start(*arguments, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        limit = time.monotonic() + 60
-        while not list(candle.cwd.glob(".candle-*/kb/*.sqlite")) and time.monotonic() < limit:
+        while not list(candle.cwd.glob(".candle-*/kb/*.sqlite")):
+            assert process.poll() is None, "it works in a temporary folder beside the output"
             time.sleep(0.01)
-        assert leftovers(candle.cwd), "it works in a temporary folder beside the output"
-        process.send_signal(sent)
+        process.send_signal(getattr(signal, sent))
         out, err = process.communicate(timeout=60)
     assert process.returncode == code
     assert b"Traceback" not in err and out == b""

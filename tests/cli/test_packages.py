@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
+from candle import _native
 from candle.cli import exits
 
 if TYPE_CHECKING:
@@ -39,6 +44,7 @@ def test_other_contents_need_replace(candle: Program, package: Path, encoder: Pa
     candle("install", package)
     done = candle("install", "x.candle", code=exits.FAILED)
     assert "other contents" in done.stderr
+    assert "--replace" in done.stderr and "--as" in done.stderr
     candle("install", "x.candle", "--replace")
     (shown,) = candle.lines("show", "notes", "--json")
     (file,) = candle.lines("show", "x.candle", "--json")
@@ -54,6 +60,28 @@ def test_show_tells_kind_model_and_entries(candle: Program, package: Path) -> No
     assert "documents.sqlite" in text and "tiny-bert" in text
 
 
+def test_a_name_that_no_package_can_have_is_a_usage_error(
+    candle: Program, package: Path, encoder: Path
+) -> None:
+    """It is told before anything is embedded."""
+    for name in ("../x", "KB", "a" * 65):
+        done = candle("install", package, f"--as={name}", code=exits.USAGE)
+        assert "expected a name of 1 to 64" in done.stderr
+        common = ("embed", f"--model={encoder}", "--input=nosuch.jsonl", "--output=a.candle")
+        assert "'--name'" in candle(*common, f"--name={name}", code=exits.USAGE).stderr
+    assert list(candle.cwd.iterdir()) == []
+
+
+def test_a_damaged_file_under_a_taken_name_changes_nothing(candle: Program, package: Path) -> None:
+    candle("install", package)
+    whole = candle("show", "notes", "--json").stdout
+    (candle.cwd / "cut.candle").write_bytes(package.read_bytes()[:300])
+    done = candle("install", "cut.candle", "--as=notes", "--replace", code=exits.FAILED)
+    assert "the file is cut off" in done.stderr
+    assert candle("show", "notes", "--json").stdout == whole
+    candle("verify", "notes")
+
+
 def test_damage_is_found_and_nothing_is_installed(candle: Program, package: Path) -> None:
     data = bytearray(package.read_bytes())
     data[len(data) // 2] ^= 1
@@ -65,6 +93,23 @@ def test_damage_is_found_and_nothing_is_installed(candle: Program, package: Path
     (candle.cwd / "text.candle").write_text("hello", encoding="utf-8")
     assert candle("install", "text.candle", code=exits.FAILED).stderr.count("\n") <= 2
     candle("install", "nosuch.candle", code=exits.NOT_FOUND)
+
+
+def test_a_name_that_leads_elsewhere_is_a_usage_error(candle: Program, package: Path) -> None:
+    candle("install", package)
+    for name in ("../..", "notes/", "."):
+        for command in ("show", "verify", "remove"):
+            assert "expected a name of" in candle(command, name, code=exits.USAGE).stderr
+    assert candle("verify", "NOTES").stdout == "notes 1.0.0: whole\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file names of any bytes")
+def test_a_file_name_of_other_bytes(candle: Program, package: Path) -> None:
+    name = os.fsdecode(b"caf\xe9.candle")
+    (candle.cwd / name).write_bytes(package.read_bytes())
+    assert candle("verify", name).stdout == "caf\\udce9.candle: whole\n"
+    (shown,) = candle.lines("show", name, "--json")
+    assert shown["where"].endswith(name)
 
 
 def test_names_of_what_is_not_installed(candle: Program, package: Path) -> None:
@@ -102,6 +147,8 @@ def test_doctor_tells_what_was_chosen_and_why(candle: Program, package: Path) ->
 def test_doctor_calls_a_setting_that_cannot_be_met_a_problem(candle: Program) -> None:
     done = candle("doctor", code=exits.FAILED, env={"CANDLE_ISA": "avx9000"})
     assert "problem: CANDLE_ISA=avx9000 is none of" in done.stdout
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("kernels "))
+    assert f"{_native.isa_list()[-1]}: used, since CANDLE_ISA=avx9000 is none of these" in line
     (facts,) = candle.lines("doctor", "--json", code=exits.FAILED, env={"CANDLE_ISA": "avx9000"})
     assert len(facts["problems"]) == 1
 

@@ -29,7 +29,7 @@ def test_version_is_one_line_on_stdout(candle: Program) -> None:
 def test_help_lists_every_command_and_the_exit_codes(candle: Program) -> None:
     text = candle("--help").stdout
     assert all(f"  {name} " in text for name in NAMES)
-    assert "130 interrupted" in text
+    assert all(code in text for code in ("0 done", "129 ", "130 interrupted", "141 ", "143 "))
     assert candle().stdout == text
 
 
@@ -161,6 +161,12 @@ def test_output_that_would_be_lost_is_an_error(candle: Program) -> None:
         assert (done.returncode, done.stderr) == (exits.FAILED, "error: No space left on device\n")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_stderr_does_not_change_the_code(candle: Program) -> None:
+    assert shell(candle, "list 2>/dev/full").returncode == 0
+    assert shell(candle, "list --nosuch 2>/dev/full").returncode == exits.USAGE
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="a POSIX shell")
 def test_a_closed_stderr_takes_no_file_of_ours(installed: Program) -> None:
     done = shell(installed, "search notes tea --top-k=1 <&- 2>&-")
@@ -182,6 +188,21 @@ def test_empty_names_and_paths_are_usage_errors(candle: Program, package: Path) 
         ("embed", "--input=chunks.jsonl", "--output="),
     ):
         assert "it is empty." in candle(*arguments, code=exits.USAGE).stderr
+
+
+def test_a_home_of_nobody_is_told(candle: Program) -> None:
+    env = {"CANDLE_HOME": "~nosuchuser/x"}
+    assert "set CANDLE_HOME" in candle("list", code=exits.FAILED, env=env).stderr
+    candle("search", "~nosuchuser/x", "tea", code=exits.NOT_FOUND)
+    assert "no-hub" not in candle("doctor", env={"HF_HOME": "~nosuchuser/y"}).stdout
+
+
+def test_a_name_is_looked_for_among_its_kind(installed: Program) -> None:
+    """What is "known" are knowledge bases for search, and language models for generate."""
+    done = installed("search", "zzz", "tea", code=exits.NOT_FOUND)
+    assert "known: notes;" in done.stderr
+    done = installed("generate", "zzz", "tea", code=exits.NOT_FOUND)
+    assert "smollm2-135m-instruct" in done.stderr and "minilm" not in done.stderr
 
 
 def test_a_filter_nested_too_deeply_is_refused(candle: Program) -> None:
@@ -210,6 +231,50 @@ except KeyboardInterrupt:
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
     )
     assert (done.returncode, done.stderr) == (exits.INTERRUPTED, "")
+
+
+SECOND_WHILE_UNWINDING = """
+import signal, sys
+from candle.cli import main
+
+def work(arguments):
+    try:
+        signal.raise_signal(signal.SIGNAL)
+    finally:
+        signal.raise_signal(signal.SIGNAL)
+        print("cleaned", flush=True)
+
+main._invoke = work
+main.main([])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("SIGINT", exits.INTERRUPTED), ("SIGTERM", exits.TERMINATED), ("SIGHUP", exits.HUNG_UP)],
+)
+def test_a_second_signal_does_not_disturb_the_cleaning_up(name: str, code: int) -> None:
+    """Ctrl-C pressed twice, a terminal that closes: what is half-made still goes away."""
+    script = SECOND_WHILE_UNWINDING.replace("SIGNAL", name)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (code, "cleaned\n", "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_what_the_parent_had_ignored_stays_ignored() -> None:
+    """`nohup candle ...` and a script's `candle ... &` outlive the terminal and its Ctrl-C."""
+    code = (
+        "import signal; from candle.cli import interrupts;"
+        "ignored = (signal.SIGINT, signal.SIGHUP);"
+        "[signal.signal(n, signal.SIG_IGN) for n in ignored];"
+        "interrupts.install(); [signal.raise_signal(n) for n in ignored]; interrupts.leave();"
+        "print([signal.getsignal(n) is signal.SIG_IGN for n in ignored])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[True, True]\n"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")

@@ -76,7 +76,15 @@ def test_ask_gives_an_answer_with_sources(installed: Program, decoder: Path) -> 
     assert "\nSources:\n  [1] " in done.stdout
     assert done.stdout.startswith(answer["answer"])
     streamed = installed(*common, "--stream").stdout
-    assert streamed.strip() == done.stdout.strip()
+    assert streamed.split() == done.stdout.split(), "but for blanks at the answer's end"
+
+
+def test_the_sources_of_an_answer_stand_in_columns(installed: Program, decoder: Path) -> None:
+    done = installed("ask", "notes", "tea?", "--model", decoder, "--max-tokens=1", "--top-k=2")
+    sources = done.stdout.partition("Sources:\n")[2].splitlines()
+    texts = ("Green tea is steeped in water", "Quantum computers use qubits", "The transistor")
+    places = {line.find(text) for line in sources for text in texts if text in line}
+    assert len(sources) == 2 and len(places) == 1
 
 
 def test_ask_without_a_source_asks_no_model(installed: Program, decoder: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import click
 
 from ..llm import Generator
@@ -81,15 +83,17 @@ def show_sources(answer: Answer) -> None:
         output.note("nothing found to answer from")
         return
     output.say("\nSources:")
-    for number, document in enumerate(answer.sources, 1):
-        output.say(source_line(number, document))
+    for line in source_lines(answer.sources):
+        output.say(line)
     for identifier in answer.shortened:
         output.note(f"warning: only the beginning of {identifier} fitted into the model's context")
     for document in answer.left_out:
         output.note(f"warning: {document.id} did not fit into the model's context")
 
 
-def source_line(number: int, document: Document) -> str:
-    """A source on one line: number, score, id, and how it begins."""
-    head = f"  [{number}] {document.score:.3f}  {document.id}  "
-    return head + output.one_line(document.text, max(20, WIDTH - output.columns(head)))
+def source_lines(sources: Sequence[Document]) -> Iterator[str]:
+    """A source a line: number, score, id, and how it begins, in columns."""
+    heads = [(f"[{n}]", f"{d.score:.3f}", d.id) for n, d in enumerate(sources, 1)]
+    for head, document in zip(output.aligned(heads), sources, strict=True):
+        rest = max(20, WIDTH - output.columns(head))
+        yield f"  {head}  {output.one_line(document.text, rest)}"

@@ -103,14 +103,14 @@ def machine_facts() -> Facts:
 def kernel_facts(problems: list[str]) -> Facts:
     """Instruction set, threads and binding, each with the reason for it."""
     here, chosen = _native.isa_list(), _native.isa()
-    asked = os.environ.get("CANDLE_ISA")
+    asked = os.environ.get("CANDLE_ISA") or None
     why = "the strongest that this machine and this build have"
     if asked is not None:
         why = "CANDLE_ISA asks for it"
     if asked is not None and asked != chosen:
         problems.append(f"CANDLE_ISA={asked} is none of {', '.join(here)}: {chosen} is used")
-        why = "CANDLE_ISA names none of these"
-    count, wanted = _native.threads(), os.environ.get("CANDLE_NUM_THREADS")
+        why = f"used, since CANDLE_ISA={asked} is none of these"
+    count, wanted = _native.threads(), os.environ.get("CANDLE_NUM_THREADS") or None
     if wanted is not None and wanted.strip() != str(count):
         problems.append(f"CANDLE_NUM_THREADS={wanted}: {count} threads are used")
     shim = (

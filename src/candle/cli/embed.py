@@ -13,7 +13,7 @@ from ..rag.chunk import CHUNK_SIZE
 from ..rag.ingest import AddReport
 from ..rag.package import build_package, package_name
 from . import output
-from .options import NAME, PATH, json_flag
+from .options import NAME, PACKAGE_NAME, PATH, json_flag
 
 EPILOG = """\
 \b
@@ -37,7 +37,12 @@ paragraphs and sentences.
 )
 @click.option("--input", "source", type=PATH, required=True, help="A file or a folder.")
 @click.option("--output", "target", type=PATH, required=True, help="The .candle file to write.")
-@click.option("--name", type=NAME, help="The package's name. Default: the stem of OUTPUT.")
+@click.option(
+    "--name",
+    type=PACKAGE_NAME,
+    metavar="NAME",
+    help="The package's name. Default: the stem of OUTPUT.",
+)
 @click.option(
     "--chunk-size",
     type=int,

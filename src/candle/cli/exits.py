@@ -4,6 +4,7 @@
 1    failed: the message on stderr says at what
 2    wrong usage: an unknown option, or a value that is not allowed
 3    a model, package, knowledge base or file that is not here
+129  ended by SIGHUP: the terminal was closed
 130  interrupted by Ctrl-C
 141  whoever read the output went away
 143  ended by SIGTERM
@@ -21,6 +22,7 @@ from ..errors import CandleError, NameNotFoundError, OptionError
 FAILED = 1
 USAGE = 2
 NOT_FOUND = 3
+HUNG_UP = 129
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 TERMINATED = 143

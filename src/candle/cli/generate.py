@@ -31,8 +31,14 @@ result is one object: text, finish_reason ("stop" or "length"), prompt_tokens an
 @sampling
 @click.option("--chat", is_flag=True, help="The prompt is a message to answer.")
 @click.option("--system", type=TEXT, help="A system message before it; implies --chat.")
-@click.option("--threads", type=click.IntRange(1, 256), help="Threads of the kernels.")
-@click.option("--context", type=click.IntRange(min=1), help="Most tokens of prompt and answer.")
+@click.option(
+    "--threads", type=click.IntRange(1, 256), help="Threads of the kernels. Default: one a CPU."
+)
+@click.option(
+    "--context",
+    type=click.IntRange(min=1),
+    help="Most tokens of prompt and answer. Default: what the model has.",
+)
 @click.option(
     "--precision",
     type=click.Choice(["auto", "f32"]),

@@ -8,7 +8,7 @@ import click
 
 from ..package.store import InstalledPackage, Store
 from . import output
-from .options import NAME, PATH, json_flag
+from .options import PACKAGE_NAME, PATH, json_flag
 
 EPILOG = """\
 \b
@@ -23,7 +23,9 @@ CANDLE_HOME (default ~/.candle) and nowhere else.
 
 @click.command("install", epilog=EPILOG)
 @click.argument("file", type=PATH)
-@click.option("--as", "as_name", type=NAME, metavar="NAME", help="Install it under another name.")
+@click.option(
+    "--as", "as_name", type=PACKAGE_NAME, metavar="NAME", help="Install it under another name."
+)
 @click.option("--replace", is_flag=True, help="Replace what has its name and version.")
 @json_flag("Print one JSON object.")
 def command(file: str, as_name: str | None, replace: bool, as_json: bool) -> None:

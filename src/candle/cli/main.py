@@ -38,7 +38,8 @@ COMMANDS: dict[str, dict[str, str]] = {
     },
 }
 EPILOG = """\
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 130 interrupted.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 129 terminal closed, 130 interrupted,
+141 reader of the output gone, 143 terminated.
 """
 NAMES = ("candle", "candle-cli", "candle-hf")
 
@@ -104,10 +105,13 @@ def program(ctx: click.Context) -> None:
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Runs the program and exits with its code."""
-    output.configure()
-    interrupts.install()
-    code = run(arguments)
-    interrupts.leave()
+    try:
+        output.configure()
+        interrupts.install()
+        code = run(arguments)
+        interrupts.leave()
+    except KeyboardInterrupt:  # it came between the two
+        code = exits.INTERRUPTED
     sys.exit(code)
 
 

@@ -10,6 +10,9 @@ from typing import Any, TypeVar
 
 import click
 
+from ..errors import PackageError
+from ..package.manifest import check_name
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -26,11 +29,35 @@ def text(value: str) -> str:
         raise click.BadParameter(f"{value!r} is not valid UTF-8.") from None
 
 
-def named(value: str) -> str:
+def name(value: str) -> str:
     """A text that is not empty: an unset variable is not a name. Raises BadParameter."""
     if not value:
         raise click.BadParameter("it is empty.")
     return text(value)
+
+
+def package_name(value: str) -> str:
+    """A name that a package may have. Raises BadParameter."""
+    try:
+        check_name(name(value), "name")
+    except PackageError as error:
+        raise click.BadParameter(f"expected {error.expected}, got {error.got}.") from None
+    return value
+
+
+def installed_name(value: str) -> str:
+    """The name of an installed package, as the store writes it. Raises BadParameter."""
+    return package_name(value.lower())
+
+
+def is_file(value: str) -> bool:
+    """Whether a word can only mean a package file."""
+    return value.lower().endswith(".candle")
+
+
+def installed_or_file(value: str) -> str:
+    """The name of an installed package, or a `.candle` file as the system has it."""
+    return value if is_file(value) else installed_name(value)
 
 
 class _Path(click.Path):
@@ -43,7 +70,10 @@ class _Path(click.Path):
 
 
 TEXT = click.types.FuncParamType(text)
-NAME = click.types.FuncParamType(named)
+NAME = click.types.FuncParamType(name)
+PACKAGE_NAME = click.types.FuncParamType(package_name)
+INSTALLED = click.types.FuncParamType(installed_name)
+INSTALLED_OR_FILE = click.types.FuncParamType(installed_or_file)
 PATH = _Path(path_type=str)
 
 

@@ -73,9 +73,10 @@ def say_json(value: Any) -> None:
 
 
 def note(text: str) -> None:
-    """A line for people, on stderr."""
+    """A line for people, on stderr; where that cannot be written, nobody is there to be told."""
     if sys.stderr is not None:
-        print(printable(text), file=sys.stderr)
+        with contextlib.suppress(OSError):
+            print(printable(text), file=sys.stderr)
 
 
 def printable(text: str) -> str:
@@ -105,13 +106,16 @@ def columns(text: str) -> int:
 
 def table(rows: Sequence[Sequence[str]], indent: str = "") -> None:
     """Rows of cells in aligned columns."""
-    if not rows:
-        return
-    widths = [max(columns(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for line in aligned(rows):
+        say((indent + line).rstrip())
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Each row as a line, its cells as wide as the widest of their column."""
+    widths = [max(map(columns, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         pairs = zip(row, widths, strict=True)
-        cells = (cell + " " * (width - columns(cell)) for cell, width in pairs)
-        say((indent + "  ".join(cells)).rstrip())
+        yield "  ".join(cell + " " * (width - columns(cell)) for cell, width in pairs)
 
 
 def human_size(count: int) -> str:

@@ -6,7 +6,7 @@ import click
 
 from ..package.store import Store
 from . import output
-from .options import NAME
+from .options import INSTALLED, NAME
 
 EPILOG = """\
 \b
@@ -19,9 +19,9 @@ The space is freed by `candle gc`. Documents that you added to an installed know
 
 
 @click.command("remove", epilog=EPILOG)
-@click.argument("name", type=NAME)
+@click.argument("name", type=INSTALLED)
 @click.argument("version", type=NAME, required=False)
 def command(name: str, version: str | None) -> None:
     """Remove an installed package, or one version of it."""
-    for removed in Store().remove(name.lower(), version):
-        output.say(f"{name.lower()} {removed} removed")
+    for removed in Store().remove(name, version):
+        output.say(f"{name} {removed} removed")

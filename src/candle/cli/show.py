@@ -12,7 +12,7 @@ from ..package.manifest import Manifest
 from ..package.reader import PackageReader
 from ..package.store import Store
 from . import output
-from .options import NAME, json_flag
+from .options import INSTALLED_OR_FILE, is_file, json_flag
 
 EPILOG = """\
 \b
@@ -25,7 +25,7 @@ NAME is an installed package, or the path of a .candle file.
 
 
 @click.command("show", epilog=EPILOG)
-@click.argument("name", type=NAME)
+@click.argument("name", type=INSTALLED_OR_FILE)
 @json_flag("Print one JSON object.")
 def command(name: str, as_json: bool) -> None:
     """Show what a package holds."""
@@ -40,11 +40,6 @@ def command(name: str, as_json: bool) -> None:
     output.table(rows, indent="  ")
 
 
-def is_file(name: str) -> bool:
-    """Whether a name can only mean a package file."""
-    return name.lower().endswith(".candle")
-
-
 def read(name: str) -> tuple[dict[str, Any], Manifest]:
     """The facts of a package, installed or in a file, and its manifest."""
     if is_file(name):
@@ -52,7 +47,7 @@ def read(name: str) -> tuple[dict[str, Any], Manifest]:
             where, manifest, digest = str(Path(name).resolve()), reader.manifest, reader.digest
             known_as = manifest.name
     else:
-        package = Store().get(name.lower())
+        package = Store().get(name)
         where, manifest, digest = str(package.home), package.manifest, package.digest
         known_as = package.name
     facts = {

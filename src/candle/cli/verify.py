@@ -7,8 +7,7 @@ import click
 from ..package.reader import PackageReader
 from ..package.store import Store
 from . import output
-from .options import NAME
-from .show import is_file
+from .options import INSTALLED_OR_FILE, is_file
 
 EPILOG = """\
 \b
@@ -21,7 +20,7 @@ NAME is an installed package, or the path of a .candle file. Exits with 1 if any
 
 
 @click.command("verify", epilog=EPILOG)
-@click.argument("name", type=NAME)
+@click.argument("name", type=INSTALLED_OR_FILE)
 def command(name: str) -> None:
     """Check every byte of a package."""
     if is_file(name):
@@ -29,5 +28,5 @@ def command(name: str) -> None:
             reader.verify(progress)
         output.say(f"{name}: whole")
     else:
-        package = Store().verify(name.lower())
+        package = Store().verify(name)
         output.say(f"{package.name} {package.version}: whole")

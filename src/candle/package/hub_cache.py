@@ -15,11 +15,16 @@ def cache_folder() -> Path:
     """Where huggingface_hub keeps its repositories, by the same variables in the same order."""
     for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if os.environ.get(variable):
-            return Path(os.environ[variable]).expanduser()
+            return _at(os.environ[variable])
     if os.environ.get("HF_HOME"):
-        return Path(os.environ["HF_HOME"]).expanduser() / "hub"
+        return _at(os.environ["HF_HOME"]) / "hub"
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "huggingface" / "hub"
+    return _at(base) / "huggingface" / "hub"
+
+
+def _at(path: str) -> Path:
+    """Without a home folder a path stays as it is; pathlib would raise."""
+    return Path(os.path.expanduser(path))
 
 
 def find_snapshot(name: str) -> Path | None:

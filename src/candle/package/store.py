@@ -41,9 +41,9 @@ _CHUNK = 4 << 20
 def default_home() -> Path:
     """CANDLE_HOME, or `.candle` in the user's home. Raises StoreError if there is neither."""
     chosen = os.environ.get("CANDLE_HOME")
-    if chosen:
-        return Path(chosen).expanduser().absolute()
     try:
+        if chosen:
+            return Path(chosen).expanduser().absolute()
         return Path.home() / ".candle"
     except RuntimeError:
         raise StoreError("store", "a home folder", "none", "set CANDLE_HOME") from None
@@ -301,7 +301,8 @@ def _refuse_other(
             op,
             f"the contents of {present.name} {present.version} that is installed",
             "other contents under the same name and version",
-            f"{present.digest} is here, {package.digest} is new: replace it, or use another name",
+            f"{present.digest} is here, {package.digest} is new: install it with --replace, or "
+            "under another name with --as",
         )
 
 
