@@ -410,10 +410,14 @@ def _product(record: Any, g: Value) -> Grads:
         case op.Linear(inputs=(x, w, *bias), activation=activation):
             if activation is not op.Activation.NONE:
                 g = _through_activation(activation, x, w, bias, g)
-            if recording() or not x.dtype is w.dtype is g.dtype is DType.F32:
+            if recording() or not _all_f32(g, x, w):
                 return _linear_by_parts(x, w.to_dtype(g.dtype), bias, g)
             return _linear_at_once(x, w, bias, g)
     raise GradientError("backward", "a product", op.describe(record))
+
+
+def _all_f32(g: Value, x: Value, w: Value) -> bool:
+    return g.data.layout.dtype is x.data.layout.dtype is w.data.layout.dtype is DType.F32
 
 
 def _linear_by_parts(x: Value, w: Value, bias: list[Value], g: Value) -> Grads:

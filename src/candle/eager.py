@@ -346,7 +346,15 @@ def _linear(record: op.Linear, views: Views) -> View:
     out = new_view(x.dtype, (*shape[:-1], n))
     flat = out if len(shape) == 2 else out.with_layout((count_of(shape[:-1]), n), None)
     given = _LINEAR_PARAMS[record.activation, bool(record.exact)]
-    call(_LINEAR, [flat, x if len(shape) == 2 else flattened_rows(x), w, bias], given)
+    rows = x if len(shape) == 2 else flattened_rows(x)
+    if bias is None:
+        call(_LINEAR, (flat, rows, w), given)
+        return out
+    ends = (bias.address, bias.layout.address)
+    middle = (rows.address, rows.layout.address, w.address, w.layout.address)
+    status = _step(_LINEAR, _packs[4](flat.address, flat.layout.address, *middle, *ends), 4, given)
+    if status:
+        raise _refusal(_LINEAR, status, flat, rows, w, bias)
     return out
 
 
@@ -367,11 +375,12 @@ def _linear_f64(activation: op.Activation, x: View, w: View, bias: View | None) 
 
 def _linear_grad(record: op.LinearGrad, views: Views) -> Views:
     g, x, w = views
+    of_g, of_x, of_w = g.layout, x.layout, w.layout
     name, (n, k) = "linear_grad", _rank2("linear_grad", w)
-    if x.layout.shape[-1:] != (k,) or g.layout.shape != (*x.layout.shape[:-1], n):
+    if of_x.shape[-1:] != (k,) or of_g.shape != (*of_x.shape[:-1], n):
         wanted = f"a gradient [.., {n}] and rows [.., {k}]"
-        raise ShapeError(name, wanted, [list(g.layout.shape), list(x.layout.shape)])
-    if not g.dtype is x.dtype is w.dtype is DType.F32:
+        raise ShapeError(name, wanted, [list(of_g.shape), list(of_x.shape)])
+    if not of_g.dtype is of_x.dtype is of_w.dtype is DType.F32:
         raise DTypeError(name, "f32", [g.dtype, x.dtype, w.dtype], "to_dtype() casts")
     gx = new_like(x.layout) if record.of_x else None
     gw = new_like(w.layout) if record.of_w else None
@@ -380,7 +389,7 @@ def _linear_grad(record: op.LinearGrad, views: Views) -> Views:
     if x.layout.rank != 2:
         rows = gx and gx.with_layout((count_of(x.layout.shape[:-1]), k), None)
         g, x = flattened_rows(g), flattened_rows(x)
-    call(_LINEAR_GRAD, [rows, gw, gb, g, x, w])
+    call(_LINEAR_GRAD, (rows, gw, gb, g, x, w))
     return tuple([v for v in (gx, gw, gb) if v is not None])
 
 
