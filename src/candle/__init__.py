@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 from . import functional
 from ._native import set_threads, threads
 from ._version import __version__
+from .anomaly import detect_anomaly
 from .autograd import no_grad
 from .device import Device
 from .dtype import DType
 from .errors import (
+    AnomalyError,
     CandleError,
     ContextLengthError,
     DeviceError,
@@ -31,6 +33,7 @@ from .errors import (
 from .generator import Generator
 from .op import Activation
 from .random import manual_seed, rand, randn
+from .recompute import checkpoint
 from .tensor import Tensor, Var
 
 if TYPE_CHECKING:
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Activation",
+    "AnomalyError",
     "CandleError",
     "ContextLengthError",
     "DType",
@@ -58,6 +62,8 @@ __all__ = [
     "Var",
     "Weights",
     "__version__",
+    "checkpoint",
+    "detect_anomaly",
     "functional",
     "load_safetensors",
     "manual_seed",

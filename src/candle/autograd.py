@@ -15,7 +15,7 @@ from itertools import accumulate
 from operator import attrgetter
 from typing import Any
 
-from . import attending, op
+from . import anomaly, attending, op
 from .dtype import DType
 from .errors import GradientError
 from .op import BinaryKind as B
@@ -119,7 +119,7 @@ def backward(
     grads: dict[int, Value] = {id(root): seed}
     masked: set[int] = set()  # values whose gradient has zeros put in by a Where
     found: list[tuple[Value, Value]] = []
-    with no_grad(create_graph):
+    with no_grad(create_graph), anomaly.quiet():
         while order:
             value = order.pop()
             grad, is_masked = grads.pop(id(value), None), id(value) in masked
@@ -128,13 +128,46 @@ def backward(
                 found.append((value, grad))
             if record is None:
                 continue
-            if grad is not None:
-                _add_all(grads, record.inputs, gradient(record, value, grad, is_masked))
-                if is_masked or type(record) is op.Where:
-                    masked.update(id(x) for x in record.inputs)
+            match record:
+                case _ if grad is None:
+                    pass
+                case op.Checkpoint():
+                    again, order = _computed_again(record, value, order)
+                    _add_all(grads, (again,), (grad,))
+                    masked = {id(v) for v in order if id(v) in masked}  # ids come again
+                    if is_masked:
+                        masked.add(id(again))
+                case _:
+                    given = gradient(record, value, grad, is_masked)
+                    if anomaly.watching:
+                        anomaly.check_gradients(value, record, grad, given)
+                    _add_all(grads, record.inputs, given)
+                    if is_masked or type(record) is op.Where:
+                        masked.update(id(x) for x in record.inputs)
             if not retain_graph and not create_graph:
                 value.op = _FREED[type(record)]
     return found
+
+
+def _computed_again(
+    record: op.Checkpoint, out: Value, order: list[Value]
+) -> tuple[Value, list[Value]]:
+    """A checkpoint's result with a graph, and the walk that is left with this graph put in."""
+    with no_grad(True):
+        again = record.function(*record.inputs)
+    if again.shape != out.shape or again.dtype is not out.dtype:
+        wanted, got = (f"{x.dtype}{list(x.shape)}" for x in (out, again))
+        raise GradientError("backward", f"a checkpoint that makes {wanted} again", got)
+    if not again.tracked:
+        return again, order
+    inner = topological(again)
+    for value in inner:
+        for x in value.op.inputs if value.op is not None and value.id > out.id else ():
+            if x.id < out.id and x.data.storage.changed > out.seen:
+                what = "values as the checkpoint saw them"
+                raise GradientError("backward", what, op.describe(value.op), "changed in place")
+    found = {id(v): v for v in (*order, *inner)}
+    return again, sorted(found.values(), key=_by_id)
 
 
 def _add_all(grads: dict[int, Value], inputs: Iterable[Value], given: Grads) -> None:

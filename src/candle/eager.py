@@ -643,6 +643,11 @@ def _pack(record: op.Pack, views: Views) -> View:
     return out
 
 
+def _checkpoint(record: op.Checkpoint, views: Views) -> View:
+    made: View = record.made
+    return made
+
+
 _WHERE, _COPY, _PACK = map(_native.op_id, ("where", "copy", "pack"))
 _SOFTMAX, _LOG_SOFTMAX = map(_native.op_id, ("softmax", "log_softmax"))
 _LAYER_NORM, _RMS_NORM = map(_native.op_id, ("layer_norm", "rms_norm"))
@@ -686,6 +691,7 @@ RUNNERS: dict[type, Runner] = {
     op.ScatterAdd: _scatter_add,
     op.Rope: _rope,
     op.Pack: _pack,
+    op.Checkpoint: _checkpoint,
     **images.RUNNERS,
     **losses.RUNNERS,
 }

@@ -6,6 +6,7 @@
     ├── DeviceError                 (ValueError)    an unknown or absent device
     ├── RangeError                  (IndexError)    an index outside its axis
     ├── GradientError               (RuntimeError)  backward cannot go on
+    ├── AnomalyError                (FloatingPointError)  anomaly mode found a NaN or an infinity
     ├── NativeError                 (RuntimeError)  the C library refused, or cannot be loaded
     ├── FormatError                 (ValueError)    malformed bytes in a file
     │   ├── SafetensorsError
@@ -68,6 +69,10 @@ class RangeError(CandleError, IndexError):
 
 class GradientError(CandleError, RuntimeError):
     """Backward cannot go on: no rule, a freed graph, or a saved input that changed."""
+
+
+class AnomalyError(CandleError, FloatingPointError):
+    """Anomaly mode found the operation that made the first NaN or infinity."""
 
 
 class NativeError(CandleError, RuntimeError):

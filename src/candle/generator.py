@@ -48,6 +48,16 @@ class Generator:
         with _guard.lock:
             self.seed, self.offset = wanted, 0
 
+    def state(self) -> tuple[int, int]:
+        """Seed and offset: what the next draws depend on."""
+        with _guard.lock:
+            return self.seed, self.offset
+
+    def restore(self, state: tuple[int, int]) -> None:
+        """Goes on from a state."""
+        with _guard.lock:
+            self.seed, self.offset = state
+
     def draw(self, name: str, shape: int | Sequence[int]) -> View:
         """The next f32 draws of this shape; `name` is "uniform" or "normal"."""
         sizes = as_shape(name, shape)

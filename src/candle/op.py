@@ -14,6 +14,7 @@ reads it. Sizes and dtypes are checked where a record is run.
     movement     Reshape Permute Expand Slice Contiguous Cat Pad
     indices      Take IndexAdd Gather ScatterAdd Rope
     weights      Pack
+    control      Checkpoint
 """
 
 from __future__ import annotations
@@ -604,12 +605,24 @@ class Pack:
     inputs: Inputs
 
 
+# -- control ---------------------------------------------------------------------------------------
+
+
+@record
+class Checkpoint:
+    """What `function(*inputs)` made, without a graph: backward calls it again, to have one."""
+
+    inputs: Inputs
+    function: Any
+    made: Any  # a view
+
+
 RECORDS: tuple[type, ...] = (
     Unary, ReluGrad, Binary, Compare, Where, Cast, Reduce, CumSum, Softmax, LayerNorm, RmsNorm,
     TopK, Sort, MatMul, Linear, LinearGrad, Attention, Nearest, CrossEntropy, CrossEntropyGrad,
     Conv2d, ConvTranspose2d, Conv2dWeight, MaxPool2d, MaxUnpool2d, AvgPool2d, AvgUnpool2d, Resize2d,
     Unresize2d, Reshape, Permute, Expand, Slice, Contiguous, Cat, Pad, Take, IndexAdd, Gather,
-    ScatterAdd, Rope, Pack,
+    ScatterAdd, Rope, Pack, Checkpoint,
 )  # fmt: skip
 
 # Why these have no gradient: their results are positions or choices, or they serve inference only.

@@ -17,6 +17,7 @@ from typing import Any, overload
 
 from . import autograd, creation, eager, generator, nested, op
 from ._native import Layout
+from .anomaly import check, watching
 from .device import CPU, Device
 from .dtype import DType, promote
 from .errors import DTypeError, GradientError, OptionError, RangeError, ShapeError
@@ -926,6 +927,8 @@ def _result(data: View, record: Any) -> Tensor:
                 out.tracked = True
                 out.seen = changes()
             break
+    if watching:
+        check(out, record)
     return out
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from candle import Tensor, op
+from candle import Tensor, checkpoint, op
 from candle import functional as F
 from candle.op import Activation, BinaryKind, CompareKind, ReduceKind, UnaryKind
 from support import image_cases, oracle
@@ -504,7 +504,7 @@ def _movement() -> Iterator[Case]:
         known = {"replicate": "edge"}.get(mode, mode)
         yield Case(
             f"pad {mode}",
-            op.Pad if mode == "constant" else op.Take,
+            op.Pad if mode == "constant" else op.Cat,
             lambda x, mode=mode: F.pad(x, [(2, 0), (1, 3)], mode, 3.0),
             lambda x, known=known, given=given: np.pad(x, [(0, 0), (2, 0), (1, 3)], known, **given),
             whole((2, 3, 4)),
@@ -630,6 +630,17 @@ def _turns() -> Iterator[Case]:
     )
 
 
+def _control() -> Iterator[Case]:
+    yield Case(
+        "checkpoint",
+        op.Checkpoint,
+        lambda a, b: checkpoint(lambda a, b: a.mul(b).sin(), a.mul(a), b).mul(a),
+        lambda a, b: np.sin(a * a * b) * a,
+        uniform((3, 4), (4,), low=-1, high=1),
+        factor=32.0,
+    )
+
+
 CASES: tuple[Case, ...] = (
     *_unary(),
     *_binary(),
@@ -646,4 +657,5 @@ CASES: tuple[Case, ...] = (
     *_movement(),
     *_indices(),
     *_turns(),
+    *_control(),
 )
