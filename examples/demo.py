@@ -30,7 +30,7 @@ from candle_rag import Document, Retriever, ask, write_package
 
 T = TypeVar("T")
 QUESTION = "How do I convert a string to lower case?"
-OTHERS = ("What is a deque?", "How do I get the current working directory?")
+OTHERS = ("How do I find the length of a list?", "How do I get the current working directory?")
 MAX_TOKENS = 160
 ENDED = {"length": "it was getting long", "repeat": "it went round in circles"}
 NAME = "pydocs"
