@@ -19,8 +19,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = "aarch64-linux-musl"
 SUITES = [
-    "elementwise", "movement", "reduce", "scan", "sort", "rows", "index", "random", "resize",
-    "matmul", "linear", "attention", "nearest", "quant",
+    "elementwise", "movement", "reduce", "rows", "index", "random",
+    "matmul", "linear", "attention", "nearest", "quant", "conv", "pool",
 ]  # fmt: skip
 
 
