@@ -19,7 +19,7 @@ from typing import Any
 
 import common
 
-LAYERS, ROUNDS, ROUND_S = 12, 7, 0.25
+LAYERS, ROUNDS, ROUND_S = 12, 5, 0.2
 CASES = [(w, b) for w in (64, 256, 1024) for b in (1, 32, 256)]
 LESS = 1 / 0.63  # 37 % less time
 BARS = {(64, 1): LESS, (64, 32): LESS, (256, 1): LESS, (256, 32): LESS, (1024, 1): 3}
