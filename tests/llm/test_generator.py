@@ -296,7 +296,7 @@ def test_a_context_is_no_truth_value() -> None:
 
 
 def test_a_message_without_content_is_told_by_the_template(smol: Generator) -> None:
-    with pytest.raises(TemplateError, match=r"messages that the model.* 'content'"):
+    with pytest.raises(TemplateError, match=r"can render these messages.* 'content'"):
         smol.chat([{"role": "user"}])
 
 

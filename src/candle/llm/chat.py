@@ -75,7 +75,7 @@ def _render(template: str, given: Mapping[str, Any]) -> str:
         raise
     except Exception as error:
         kind = type(error).__name__
-        expected = "messages that the model's template can render"
+        expected = "a template that can render these messages"
         raise TemplateError("chat template", expected, f"{kind}: {error}"[:300]) from error
 
 
