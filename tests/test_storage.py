@@ -62,7 +62,7 @@ def test_the_pool_has_a_limit_a_size_and_in_all() -> None:
     blocks = [Storage(storage.CLASS_BYTES // 2 + n) for n in range(0, 1 << 26, 1 << 23)]
     del blocks
     assert pooled() > storage.POOL_BYTES
-    Storage(12345)  # of a size that the pool does not have
+    Storage(storage.CHECK_BYTES + 12345)  # of a size that the pool does not have
     assert 0 < pooled() <= storage.POOL_BYTES
     empty_pool()
 

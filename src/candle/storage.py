@@ -1,8 +1,8 @@
 """Who owns bytes: `Storage`, and `View`, a window on one.
 
 Owned memory comes from a caching pool, since page faults are dear on virtual machines: a freed
-block is kept by its size and handed out again, up to `CLASS_BYTES` of a size and, whenever more is
-asked of the system, `POOL_BYTES` in all.
+block is kept by its size and handed out again, up to `CLASS_BYTES` of a size and, looked at
+whenever `CHECK_BYTES` more came from the system, `POOL_BYTES` in all.
 
 Release runs no Python: a Ctrl-C that falls into a `__del__` would be swallowed. The weak reference
 that each storage holds to itself is put in the pool by the interpreter; one that falls out of the
@@ -24,9 +24,11 @@ from .shape import Shape
 
 POOL_BYTES = 512 << 20
 CLASS_BYTES = 256 << 20
+CHECK_BYTES = 32 << 20
 
 _block_sizes: dict[int, int] = {}  # as found before
 _pool: dict[int, deque[_Block]] = {}  # block size -> free blocks, the longest free one first
+_asked = [0]  # bytes from the system since the pool was last looked at
 _new: Any = object.__new__
 _changes = [0]  # in-place changes so far, of all storages
 
@@ -106,8 +108,11 @@ def changes() -> int:
 
 def _allocate(size: int) -> tuple[int, Any]:
     """New memory; the pool is given up before there is none. Raises MemoryError."""
-    if pooled() + size > POOL_BYTES:
-        empty_pool(POOL_BYTES // 2)
+    _asked[0] += size
+    if _asked[0] >= CHECK_BYTES:
+        _asked[0] = 0
+        if pooled() > POOL_BYTES:
+            empty_pool(POOL_BYTES // 2)
     memory = _native.alloc(size)
     if not memory and empty_pool():
         memory = _native.alloc(size)
