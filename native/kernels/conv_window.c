@@ -56,7 +56,8 @@ static void window_fill(const window *w, const cdl_conv *c, const float *in) {
         float *restrict to = w->data + (y * w->gap - w->base_y) * w->pitch;
         int64_t i = 0;
         if (w->step == 2) {
-            float *restrict a = to + first % 2 * w->half + first / 2, *restrict b = to + (first + 1) % 2 * w->half + (first + 1) / 2;
+            float *restrict a = to + first % 2 * w->half + first / 2;
+            float *restrict b = to + (first + 1) % 2 * w->half + (first + 1) / 2;
             for (; i < count / 2; i++) a[i] = from[2 * i], b[i] = from[2 * i + 1];
             if (count % 2) a[i] = from[2 * i];
         } else if (w->gap == 2) {
