@@ -149,12 +149,13 @@ static void add_row(const cdl_conv *c, const plane *p, const float *grad, int64_
 static cdl_status weight_plane(const cdl_conv *c, int64_t g, float *out) {
     plane p;
     const int64_t taps = c->y.taps * c->x.taps, row_room = (c->x.out * 4 + 63) / 64 * 64;
+    const int64_t total_room = (taps * 8 + 63) / 64 * 64; /* each is aligned, whatever the lanes */
     cdl_status s = plane_make(&p, c);
-    char *room = cdl_scratch(2, (uint64_t)(row_room + taps * (int64_t)(sizeof(vf) + sizeof(double))) + 64);
+    char *room = cdl_scratch(2, (uint64_t)(row_room + total_room + taps * (int64_t)sizeof(vf)) + 64);
     if (s != CDL_OK || !room) return CDL_ENOMEM;
     float *row = (float *)room;
-    vf *sums = (vf *)(room + row_room);
-    double *totals = (double *)(sums + taps);
+    double *totals = (double *)(room + row_room);
+    vf *sums = (vf *)(room + row_room + total_room);
     for (int64_t t = 0; t < taps; t++) totals[t] = 0.0;
     for (int64_t b = 0; b < c->batch; b++) {
         plane_fill(&p, c, (const float *)c->in + b * c->in_b + g * c->in_c);
