@@ -113,6 +113,9 @@ def test_a_stem_that_is_no_name_is_told(candle: Program, encoder: Path) -> None:
     assert "the package's name is my-file" in done.stderr
     assert done.stdout.startswith("My File.candle: 1 document in 1 chunk, ")
     assert candle(*common, "--name=mine").stderr == ""
+    for stem, name in (("con", "con-1"), ("a" * 70, "a" * 64)):
+        done = candle(*common[:-1], f"--output={stem}.candle")
+        assert f"the package's name is {name}, " in done.stderr
 
 
 def test_chunks_smaller_than_the_usual_overlap(candle: Program, encoder: Path) -> None:

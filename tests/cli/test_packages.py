@@ -153,6 +153,19 @@ def test_doctor_calls_a_setting_that_cannot_be_met_a_problem(candle: Program) ->
     assert len(facts["problems"]) == 1
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
+def test_doctor_reports_a_home_that_cannot_be_read(candle: Program) -> None:
+    home = candle.cwd / "home"
+    home.mkdir(mode=0)
+    try:
+        if os.access(home, os.R_OK):
+            pytest.skip("this user may read everything")
+        (facts,) = candle.lines("doctor", "--json", code=exits.FAILED)
+        assert any(str(home) in problem for problem in facts["problems"])
+    finally:
+        home.chmod(0o700)
+
+
 def test_doctor_names_a_damaged_package(candle: Program, package: Path) -> None:
     candle("install", package)
     (manifest,) = (candle.cwd / "home" / "packages").rglob("manifest.toml")

@@ -138,8 +138,8 @@ def store_facts(problems: list[str]) -> Facts:
             {"name": p.name, "version": p.version, "kind": p.manifest.kind, "bytes": p.size}
             for p in store.list()
         ]
-    except CandleError as error:
-        problems.append(str(error))
+    except (CandleError, OSError) as error:
+        problems.append(exits.explain(error)[0])
         packages = []
     from_environment = bool(os.environ.get("CANDLE_HOME"))
     return {

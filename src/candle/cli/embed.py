@@ -9,6 +9,7 @@ import click
 
 from ..errors import OptionError
 from ..formats.sniff import HEAD, describe
+from ..package.manifest import suggest_name
 from ..rag.chunk import CHUNK_SIZE
 from ..rag.ingest import AddReport
 from ..rag.package import build_package, package_name
@@ -67,9 +68,11 @@ def command(
 ) -> None:
     """Make a knowledge base from documents."""
     refuse_other_file(Path(target))
-    chosen = package_name(Path(target)) if name is None else name
+    chosen = name or suggest_name(package_name(Path(target)))
     if name is None and chosen != Path(target).stem:
-        output.note(f"note: the package's name is {chosen}, since names are of a-z 0-9 . _ -")
+        output.note(
+            f"note: the package's name is {chosen}, since names are of 1 to 64 of a-z 0-9 . _ -"
+        )
     with output.progress("embedding", " documents") as progress:
         report = build_package(source, target, model, chunk_size, overlap, chosen, progress)
     warn(report)

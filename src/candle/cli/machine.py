@@ -41,9 +41,9 @@ def memory() -> tuple[int, int]:
 
 def is_writable(folder: Path) -> bool:
     """Whether `folder` can be written to, or made."""
-    while not folder.exists() and folder != folder.parent:
+    while not os.path.exists(folder) and folder != folder.parent:  # pathlib's may raise
         folder = folder.parent
-    return folder.is_dir() and os.access(folder, os.W_OK)
+    return os.path.isdir(folder) and os.access(folder, os.W_OK)
 
 
 def _read(path: str) -> str:
