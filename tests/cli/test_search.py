@@ -70,9 +70,10 @@ def test_control_characters_reach_a_pipe_as_they_are(candle: Program, encoder: P
 def test_ask_gives_an_answer_with_sources(installed: Program, decoder: Path) -> None:
     common = ("ask", "notes", "green tea?", "--model", decoder, "--max-tokens=8", "--top-k=2")
     (answer,) = installed.lines(*common, "--json")
-    assert list(answer) == ["answer", "sources", "shortened", "left_out"]
+    assert list(answer) == ["answer", "sources", "shortened", "left_out", "finish_reason"]
     assert len(answer["sources"]) + len(answer["left_out"]) == 2
     done = installed(*common)
+    assert ("ends at --max-tokens" in done.stderr) == (answer["finish_reason"] == "length")
     assert "\nSources:\n  [1] " in done.stdout
     assert done.stdout.startswith(answer["answer"])
     streamed = installed(*common, "--stream").stdout

@@ -21,9 +21,13 @@ Examples:
 
 The nearest chunks are shown to the model with the question; it answers from them. The answer goes
 to stdout, and the sources below it. With --json both are one object: answer, sources (as `candle
-search` gives them), shortened and left_out (ids).
+search` gives them), shortened and left_out (ids), and finish_reason.
 """
 WIDTH = 96
+_ENDS = {
+    "length": "at --max-tokens",
+    "repeat": "where the model began to repeat itself",
+}
 
 
 @click.command("ask", epilog=EPILOG)
@@ -74,6 +78,7 @@ def as_json_object(answer: Answer) -> dict[str, object]:
         "sources": [as_object(document) for document in answer.sources],
         "shortened": answer.shortened,
         "left_out": [document.id for document in answer.left_out],
+        "finish_reason": answer.finish_reason,
     }
 
 
@@ -85,6 +90,8 @@ def show_sources(answer: Answer) -> None:
     output.say("\nSources:")
     for line in source_lines(answer.sources):
         output.say(line)
+    if answer.finish_reason in _ENDS:
+        output.note(f"note: the answer ends {_ENDS[answer.finish_reason]}")
     for identifier in answer.shortened:
         output.note(f"warning: only the beginning of {identifier} fitted into the model's context")
     for document in answer.left_out:
