@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -155,7 +156,7 @@ def _read_lines(path: Path) -> Iterator[SourceDocument]:
             if document is None:
                 continue
             first = seen.setdefault(document.id, number)
-            if first != number and "id" in json.loads(line):
+            if first != number and "id" in json.loads(line.decode().strip()):
                 raise FormatError(
                     document.where,
                     "an id used once",
@@ -194,8 +195,8 @@ def _parse_json(text: str, where: str) -> Any:
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(items)
         if len(found) < len(items):
-            names = [name for name, _ in items]
-            twice = next(name for name in names if names.count(name) > 1)
+            counts = Counter(name for name, _ in items)
+            twice = next(name for name, count in counts.items() if count > 1)
             raise FormatError(where, "each key once", f"{twice!r} twice")
         return found
 

@@ -189,8 +189,10 @@ def read_settings(connection: sqlite3.Connection, path: Path) -> tuple[Settings,
 
 
 def read_generation(connection: sqlite3.Connection) -> int:
-    """The number that every change raises by one."""
+    """The number that every change raises by one. Raises StoreError."""
     row = connection.execute("SELECT value FROM settings WHERE key = 'generation'").fetchone()
+    if row is None or not str(row[0]).isascii() or not str(row[0]).isdigit():
+        raise StoreError("open knowledge base", "the number of its last change", row, REMEDY)
     return int(row[0])
 
 

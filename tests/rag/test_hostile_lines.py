@@ -1,0 +1,37 @@
+"""Lines and settings made to hurt: an error of ours, and at once."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from candle.errors import FormatError, StoreError
+from candle.rag.documents import read_documents
+from candle.rag.retriever import Retriever
+
+
+def test_a_repeated_key_among_many_is_found_in_one_pass(tmp_path: Path) -> None:
+    """200,000 keys: counting each by a search of all took hours."""
+    keys = ",".join(f'"k{i}":1' for i in range(200_000))
+    file = tmp_path / "a.jsonl"
+    file.write_text(f'{{"text":"x","metadata":{{{keys},"k199999":1}}}}', encoding="utf-8")
+    with pytest.raises(FormatError, match="'k199999' twice"):
+        list(read_documents(file))
+
+
+def test_equal_lines_after_odd_blanks_are_one_document(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text('\u3000{"text":"x"}\n' * 2, encoding="utf-8")
+    assert [d.text for d in read_documents(file)] == ["x", "x"]
+
+
+@pytest.mark.parametrize("change", ["value = 'x'", "value = '²'", "key = 'other'"])
+def test_a_damaged_generation_is_told(retriever: Retriever, change: str) -> None:
+    retriever.add_documents(["tea"])
+    with closing(sqlite3.connect(retriever.path)) as connection, connection:
+        connection.execute(f"UPDATE settings SET {change} WHERE key = 'generation'")
+    with pytest.raises(StoreError):
+        retriever.search("tea")
