@@ -10,6 +10,7 @@ import pytest
 
 from candle.errors import FormatError, StoreError
 from candle.rag.documents import read_documents
+from candle.rag.package import write_package
 from candle.rag.retriever import Retriever
 
 
@@ -35,3 +36,18 @@ def test_a_damaged_generation_is_told(retriever: Retriever, change: str) -> None
         connection.execute(f"UPDATE settings SET {change} WHERE key = 'generation'")
     with pytest.raises(StoreError):
         retriever.search("tea")
+
+
+def test_damaged_vectors_are_not_merged_or_exported(tmp_path: Path, retriever: Retriever) -> None:
+    """A copy would get hashes of its own, and pass as whole for ever."""
+    retriever.add_documents(["tea", "bank money"])
+    retriever.compact()
+    (segment,) = retriever.path.parent.rglob("*.seg")
+    data = bytearray(segment.read_bytes())
+    data[-64] ^= 1
+    segment.write_bytes(data)
+    retriever.add_documents(["more"])
+    for copy in (retriever.compact, lambda: write_package(retriever, tmp_path / "x.candle")):
+        with pytest.raises(StoreError, match="as it was written"):
+            copy()
+    assert not (tmp_path / "x.candle").exists()

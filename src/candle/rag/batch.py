@@ -228,7 +228,9 @@ class Batch:
         for segment in segments:
             query = "SELECT file FROM segments WHERE number = ?"
             (file,) = self.connection.execute(query, (segment,)).fetchone()
-            data = self.location.segment(file).vectors(self.settings.dimension)
+            source = self.location.segment(file)
+            source.verify()  # damage must not get a hash of its own
+            data = source.vectors(self.settings.dimension)
             query = "SELECT number, row FROM chunks WHERE segment = ?"
             for number, row in self.connection.execute(query, (segment,)):
                 found.append((number, data[row * width : (row + 1) * width]))

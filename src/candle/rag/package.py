@@ -119,6 +119,8 @@ def _existing(folder: Path) -> Path:
 def _write_files(view: View, folder: Path) -> dict[str, Path]:
     """The database and the segment of a package: entry names to files."""
     chunks = _ordered(view)
+    for (file,) in view.connection.execute("SELECT file FROM segments").fetchall():
+        view.find(file).verify()  # damage must not get a hash of its own
     entries = {DATABASE: folder / DATABASE}
     row: tuple[str, str, int] | None = None
     if chunks:
