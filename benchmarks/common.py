@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -152,6 +152,39 @@ def timed(fn: Callable[[], Any], least_s: float = 0.5, most: int = 200, warm: in
         fn()
         times.append(perf_counter() - start)
     return statistics.median(times)
+
+
+def take_turns(
+    calls: dict[str, Callable[[], object]],
+    threads: int,
+    rounds: int = 4,
+    round_s: float = 0.15,
+    pause_s: float = 0.3,
+) -> dict[str, float]:
+    """Median seconds of each system's call, in alternating rounds.
+
+    Before a round with several threads there is a pause, in which the other's pool falls asleep.
+    """
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, call in calls.items():
+            sleep(pause_s if threads > 1 else 0.0)
+            call()
+            end, count = perf_counter() + round_s, 0
+            while perf_counter() < end or count < 3:
+                start = perf_counter()
+                call()
+                times[name].append(perf_counter() - start)
+                count += 1
+    return {name: statistics.median(t) for name, t in times.items()}
+
+
+def finish(subject: str, rows: list[dict[str, Any]], packages: Sequence[str]) -> None:
+    """Prints the rows and saves them with the versions of these packages of the peers' Python."""
+    table(rows)
+    peers = peer_python()
+    facts = versions(peers, packages) if peers else {}
+    print(save(subject, rows, python=sys.version.split()[0], peers=facts))
 
 
 def table(rows: Sequence[Row]) -> None:

@@ -14,12 +14,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 import sysconfig
 from collections.abc import Callable
 from pathlib import Path
-from time import perf_counter, sleep
 from typing import Any
 
 import common
@@ -55,25 +53,8 @@ MOBILENET = [
     ("mobilenet", 960, 7, 960, 3, 1, 1, 960),
     ("mobilenet", 1024, 7, 1024, 1, 1, 0, 1),
 ]
+PAUSE = 0.06  # seconds
 CASES = [(64, *c) for c in LENET] + [(b, *c) for b in (1, 8) for c in RESNET + MOBILENET]
-
-
-def take_turns(
-    calls: dict[str, Call], threads: int, rounds: int, round_s: float
-) -> dict[str, float]:
-    """Median seconds of each system's call. Rounds alternate; pools get time to fall asleep."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(rounds):
-        for name, call in calls.items():
-            sleep(0.06 if threads > 1 else 0.0)
-            call()
-            end, count = perf_counter() + round_s, 0
-            while perf_counter() < end or count < 3:
-                start = perf_counter()
-                call()
-                times[name].append(perf_counter() - start)
-                count += 1
-    return {name: statistics.median(t) for name, t in times.items()}
 
 
 class Bench:
@@ -87,7 +68,7 @@ class Bench:
 
         self.np, self.torch, self.tensor, self.op, self.f = np, torch, Tensor, op, functional
         self.threads, self.rng = threads, np.random.default_rng(0)
-        self.pace = (2, 0.03) if quick else (4, 0.05)
+        self.pace = (2, 0.03, PAUSE) if quick else (4, 0.05, PAUSE)
         torch.set_num_threads(threads)
         _native.set_threads(threads)
         self.peak = self._peak()
@@ -104,7 +85,7 @@ class Bench:
             "candle": lambda: ours @ other,
             "torch": lambda: theirs[0] @ theirs[1],
         }
-        return 2 * 1024**3 / min(take_turns(calls, self.threads, 4, 0.2).values())
+        return 2 * 1024**3 / min(common.take_turns(calls, self.threads, 4, 0.2, PAUSE).values())
 
     def copy_seconds(self, nbytes: int) -> float:
         """Time to read half of the bytes and write the other half."""
@@ -154,7 +135,9 @@ class Bench:
         self, labels: tuple[str, ...], flop: float, floor: float, ours: Call, theirs: Call
     ) -> Any:
         with self.torch.no_grad():
-            took = take_turns({"candle": ours, "torch": theirs}, self.threads, *self.pace)
+            took = common.take_turns(
+                {"candle": ours, "torch": theirs}, self.threads, *self.pace, PAUSE
+            )
         row: common.Row = dict(zip(("net", "shape", "kernel", "pass"), labels, strict=True))
         row |= {"threads": self.threads, "floor us": floor * 1e6}
         row |= {f"{name} us": s * 1e6 for name, s in took.items()}

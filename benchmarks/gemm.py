@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import ctypes
 import json
-import statistics
 import struct
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from time import perf_counter, sleep
 from typing import Any
 
 import common
@@ -43,7 +41,6 @@ ATTENTION = [  # batch, queries, keys, heads, heads of k and v, width, causal
 LAYERS = 20  # of keys and values in turn: decoding finds none in a cache
 NEAREST = [(1, 200000, 384), (4, 100000, 384), (100, 20000, 384), (1000, 10000, 384)]
 BEST = 10
-ROUNDS = 4
 
 
 class Kernels:
@@ -88,22 +85,6 @@ class Kernels:
         return run
 
 
-def take_turns(calls: Calls, threads: int, round_s: float = 0.15) -> dict[str, float]:
-    """Median seconds of each system's call. Rounds alternate; pools get time to fall asleep."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(ROUNDS):
-        for name, call in calls.items():
-            sleep(0.3 if threads > 1 else 0.0)
-            call()
-            end, count = perf_counter() + round_s, 0
-            while perf_counter() < end or count < 3:
-                start = perf_counter()
-                call()
-                times[name].append(perf_counter() - start)
-                count += 1
-    return {name: statistics.median(t) for name, t in times.items()}
-
-
 class Cases:
     """Every case as a row: what it is, its work, and the calls of all systems."""
 
@@ -132,7 +113,7 @@ class Cases:
 
     def row(self, call: str, shape: str, flop: float, nbytes: float, calls: Calls) -> common.Row:
         """Times the calls of one case."""
-        seconds = take_turns(calls, self.threads)
+        seconds = common.take_turns(calls, self.threads)
         best = min((s for name, s in seconds.items() if name != "candle"), default=0.0)
         row: common.Row = {"call": call, "shape": shape, "threads": self.threads}
         row |= {f"{name} GF/s": flop / s / 1e9 for name, s in seconds.items()}

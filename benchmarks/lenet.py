@@ -153,10 +153,7 @@ def measure(threads: int, epoch: bool) -> common.Row:
 
 def main(counts: list[int], epoch: bool) -> None:
     rows = [measure(count, epoch) for count in counts]
-    common.table(rows)
-    peers = common.peer_python()
-    facts = common.versions(peers, ["torch"]) if peers else {}
-    print(common.save("lenet", rows, python=sys.version.split()[0], peers=facts))
+    common.finish("lenet", rows, ["torch"])
 
 
 if __name__ == "__main__":

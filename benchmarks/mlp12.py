@@ -121,10 +121,7 @@ def measure(threads: int) -> list[common.Row]:
 
 def main(counts: list[int]) -> None:
     rows = [row for count in counts for row in measure(count)]
-    common.table(rows)
-    peers = common.peer_python()
-    facts = common.versions(peers, ["torch"]) if peers else {}
-    print(common.save("mlp12", rows, python=sys.version.split()[0], peers=facts))
+    common.finish("mlp12", rows, ["torch"])
 
 
 if __name__ == "__main__":

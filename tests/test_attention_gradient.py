@@ -11,17 +11,9 @@ import pytest
 from candle import Tensor, Var
 from candle import functional as F
 from candle.testing import assert_close
+from golden.attention_cases import CASES
 
 GOLDEN = np.load(Path(__file__).parent / "golden" / "attention.npz")
-CASES: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "causal": {"causal": True},
-    "later": {"causal": True, "position": 2},
-    "window": {"causal": True, "position": 1, "window": 2},
-    "capped": {"softcap": 1.5},
-    "lengths": {"lengths": [3, 0]},
-    "all": {"causal": True, "position": 1, "window": 3, "softcap": 2.0, "lengths": [4, 2]},
-}
 LIMITS = {"f32": 2e-6, "f16": 4e-3, "bf16": 4e-2}
 
 

@@ -271,7 +271,6 @@ static void finish(const job *j, const tile *t, sums sum) {
     }
 }
 
-static void fail(job *j, cdl_status s) { __atomic_store_n(&j->status, (int32_t)s, __ATOMIC_RELAXED); }
 
 static uint64_t floats(int64_t count) { return (uint64_t)count * sizeof(float); }
 
@@ -281,7 +280,7 @@ static void run_tiles(void *ctx, int64_t begin, int64_t end) {
     float *q = cdl_scratch(0, floats(TR * (j->d + 2 * j->dp + 4)));
     float *packed = cdl_scratch(1, floats(KB * j->dp)), *scores = cdl_scratch(2, floats(TR * KB));
     if (!q || !packed || !scores) {
-        fail(j, CDL_ENOMEM);
+        cdl_fail(&j->status, CDL_ENOMEM);
         return;
     }
     float *m = q + TR * j->d, *o = m + 4 * TR;
@@ -338,7 +337,7 @@ static void run_parts(void *ctx, int64_t begin, int64_t end) {
     float *q = cdl_scratch(0, floats(j->g * j->rows * j->d)), *scores = cdl_scratch(2, floats(j->g * j->rows * KB));
     float *packed = cdl_scratch(1, floats(KB * j->dp));
     if (!q || !packed || !scores) {
-        fail(j, CDL_ENOMEM);
+        cdl_fail(&j->status, CDL_ENOMEM);
         return;
     }
     for (int64_t index = begin, from, to; index < end; index++) {

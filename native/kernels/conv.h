@@ -3,9 +3,9 @@
  * Output q of an axis reads, for tap t, input q * stride + at + t * move (zero outside), weighs it with
  * kernel element tap + t * tap_step, and lies at to + q * to_step. The forward pass is one such engine;
  * the gradient of its input is stride_y * stride_x of them, one for each remainder of the position, in
- * which the strides are 1 and only the taps that meet a result take part. Nothing is padded or spread
- * out in memory: patches are gathered by tiles of pixels ([channel, taps][pixels]) and multiplied by
- * the tiles of gemm.h, lanes over pixels, so that no output depends on others, on tiles or on threads.
+ * which the strides are 1 and only the taps that meet a result take part. The outputs are cut into
+ * parts whose input is spread out in scratch, never the whole (conv_spread.c), and multiplied by the
+ * tiles of conv_tile.c, lanes over pixels: no output depends on others, on parts or on threads.
  */
 #ifndef CDL_CONV_H
 #define CDL_CONV_H
@@ -37,6 +37,33 @@ typedef struct cdl_conv {
 typedef struct cdl_conv_part {
     int64_t image, images, y, rows, x, width;
 } cdl_conv_part;
+
+/* All outputs, cut into `count` parts of at most so many images, rows and columns. */
+typedef struct cdl_conv_cut {
+    int64_t images, rows, width;
+    int64_t image_parts, y_parts, x_parts, count;
+} cdl_conv_cut;
+
+CDL_INLINE cdl_conv_cut cdl_conv_cut_by(const cdl_conv *c, int64_t images, int64_t rows, int64_t width) {
+    cdl_conv_cut cut = {.images = images, .rows = rows, .width = width};
+    cut.image_parts = cdl_ceil_div(c->batch, images);
+    cut.y_parts = cdl_ceil_div(c->y.out, rows);
+    cut.x_parts = cdl_ceil_div(c->x.out, width);
+    cut.count = cut.image_parts * cut.y_parts * cut.x_parts;
+    return cut;
+}
+/* Parts of about so many pixels: whole images, or else whole rows, where they fit. */
+CDL_INLINE cdl_conv_cut cdl_conv_cut_to(const cdl_conv *c, int64_t pixels) {
+    const int64_t images = CDL_MIN(CDL_MAX(pixels / (c->y.out * c->x.out), (int64_t)1), c->batch);
+    const int64_t width = CDL_MIN(c->x.out, pixels);
+    return cdl_conv_cut_by(c, images, CDL_MIN(CDL_MAX(pixels / (images * width), (int64_t)1), c->y.out), width);
+}
+CDL_INLINE cdl_conv_part cdl_conv_part_at(const cdl_conv *c, const cdl_conv_cut *cut, int64_t index) {
+    const int64_t x = index % cut->x_parts * cut->width, y = index / cut->x_parts % cut->y_parts * cut->rows;
+    const int64_t image = index / cut->x_parts / cut->y_parts * cut->images;
+    return (cdl_conv_part){image, CDL_MIN(cut->images, c->batch - image), y, CDL_MIN(cut->rows, c->y.out - y),
+                           x, CDL_MIN(cut->width, c->x.out - x)};
+}
 
 /* The input of a part, spread: [channel][tap x][plane][row][image, column]; see conv_spread.c. */
 typedef struct cdl_conv_spread {

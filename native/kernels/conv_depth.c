@@ -114,7 +114,7 @@ static void forward_planes(void *ctx, int64_t begin, int64_t end) {
     job *j = ctx;
     for (int64_t i = begin; i < end; i++) {
         cdl_status s = forward_plane(j->c, i / j->c->groups, i % j->c->groups);
-        if (s != CDL_OK) __atomic_store_n(&j->status, (int32_t)s, __ATOMIC_RELAXED);
+        if (s != CDL_OK) cdl_fail(&j->status, s);
     }
 }
 
@@ -178,7 +178,7 @@ static void weight_planes(void *ctx, int64_t begin, int64_t end) {
     job *j = ctx;
     for (int64_t g = begin; g < end; g++) {
         cdl_status s = weight_plane(j->c, g, j->out + g * j->c->y.taps * j->c->x.taps);
-        if (s != CDL_OK) __atomic_store_n(&j->status, (int32_t)s, __ATOMIC_RELAXED);
+        if (s != CDL_OK) cdl_fail(&j->status, s);
     }
 }
 

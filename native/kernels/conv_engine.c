@@ -19,8 +19,7 @@ enum {
 typedef struct job {
     const cdl_conv *c;
     int64_t in_channels, channels, taps; /* channels of a block */
-    int64_t images, rows, width;         /* of a part, at most */
-    int64_t image_parts, y_parts, x_parts;
+    cdl_conv_cut cut;
     int64_t out_rows, blocks;            /* out channels of a task */
     const int64_t *w_at;
     int32_t status; /* atomic */
@@ -109,23 +108,20 @@ static cdl_status multiply(const job *j, const cdl_conv_part *p, int64_t group, 
     return CDL_OK;
 }
 
-static cdl_status run_task(const job *j, int64_t index) {
+static cdl_status run_task(void *ctx, int64_t index) {
+    const job *j = ctx;
     const cdl_conv *c = j->c;
     const int64_t row = index % j->blocks * j->out_rows;
     index /= j->blocks;
-    const int64_t x = index % j->x_parts * j->width, y = index / j->x_parts % j->y_parts * j->rows;
-    index /= j->x_parts * j->y_parts;
-    const int64_t image = index % j->image_parts * j->images, group = index / j->image_parts;
-    const int64_t channel = group * c->out_channels + row;
-    const cdl_conv_part p = {image, CDL_MIN(j->images, c->batch - image), y, CDL_MIN(j->rows, c->y.out - y),
-                             x, CDL_MIN(j->width, c->x.out - x)};
+    const int64_t group = index / j->cut.count, channel = group * c->out_channels + row;
+    const cdl_conv_part p = cdl_conv_part_at(c, &j->cut, index % j->cut.count);
     cdl_conv_tile t = {.w = (const float *)c->w + group * c->w_g + row * c->w_o, .w_at = j->w_at, .w_row = c->w_o,
                        .rows = CDL_MIN(j->out_rows, c->out_channels - row), .bias_step = c->bias_c};
     if (c->bias) t.bias = (const float *)c->bias + channel * c->bias_c;
     const int64_t pixels = p.images * p.rows * p.width;
     if (in_place(c, &p)) {
-        t.out = (float *)c->out + channel * c->out_c + image * c->out_b +
-                (c->y.to + y * c->y.to_step) * c->out_y + c->x.to + x;
+        t.out = (float *)c->out + channel * c->out_c + p.image * c->out_b +
+                (c->y.to + p.y * c->y.to_step) * c->out_y + c->x.to + p.x;
         t.out_row = c->out_c;
         return multiply(j, &p, group, &t);
     }
@@ -138,14 +134,7 @@ static cdl_status run_task(const job *j, int64_t index) {
 }
 
 static void run_tasks(void *ctx, int64_t begin, int64_t end) {
-    job *j = ctx;
-    for (int64_t i = begin; i < end; i++) {
-        cdl_status s = run_task(j, i);
-        if (s != CDL_OK) {
-            __atomic_store_n(&j->status, (int32_t)s, __ATOMIC_RELAXED);
-            return;
-        }
-    }
+    cdl_each_task(ctx, &((job *)ctx)->status, run_task, begin, end);
 }
 
 /* Rows of a part: about PIXELS of them, and whole panels where that can be had. */
@@ -159,14 +148,11 @@ static int64_t rows_of(int64_t width, int64_t rows) {
 static int64_t cut(job *j) {
     const cdl_conv *c = j->c;
     const int64_t image = c->y.out * c->x.out, threads = cdl_threads();
-    j->images = image < PIXELS ? CDL_MIN(cdl_ceil_div(PIXELS, image), c->batch) : 1;
-    j->width = CDL_MIN(c->x.out, (int64_t)PIXELS);
-    j->rows = j->images > 1 ? c->y.out : rows_of(j->width, c->y.out);
-    j->image_parts = cdl_ceil_div(c->batch, j->images);
-    j->y_parts = cdl_ceil_div(c->y.out, j->rows);
-    j->x_parts = cdl_ceil_div(c->x.out, j->width);
-    const int64_t parts = c->groups * j->image_parts * j->y_parts * j->x_parts;
-    int64_t blocks = cdl_ceil_div(c->out_channels * j->images * j->rows * j->width, RESULT);
+    const int64_t images = image < PIXELS ? CDL_MIN(cdl_ceil_div(PIXELS, image), c->batch) : 1;
+    const int64_t width = CDL_MIN(c->x.out, (int64_t)PIXELS), rows = images > 1 ? c->y.out : rows_of(width, c->y.out);
+    j->cut = cdl_conv_cut_by(c, images, rows, width);
+    const int64_t parts = c->groups * j->cut.count;
+    int64_t blocks = cdl_ceil_div(c->out_channels * images * rows * width, RESULT);
     if (threads > 1 && parts * blocks < threads * TASKS) blocks = cdl_ceil_div(threads * TASKS, parts);
     j->out_rows = CDL_MAX(cdl_ceil_div(cdl_ceil_div(c->out_channels, blocks), 8) * 8, (int64_t)LEAST_ROWS);
     j->out_rows = CDL_MIN(j->out_rows, c->out_channels);
@@ -189,7 +175,7 @@ cdl_status CDL_NAME(cdl_conv_run_engine)(const cdl_conv *c) {
         cdl_status s = make_table(&j);
         if (s != CDL_OK) return s;
     }
-    const int64_t tasks = cut(&j), pixels = j.images * j.rows * j.width;
+    const int64_t tasks = cut(&j), pixels = j.cut.images * j.cut.rows * j.cut.width;
     cdl_parallel_for(tasks, cdl_grain(pixels, j.out_rows, CDL_MAX(j.in_channels * j.taps, (int64_t)1)), run_tasks, &j);
     return j.status;
 }

@@ -4,27 +4,13 @@
  * offset a tap, so that weights of any order and planes that several taps share need no packing.
  */
 #include "conv.h"
+#include "unroll.h"
 
 #if CDL_LANES == 1
 enum { MAX_V = 2, MAX_R = 4 };
 #else
 enum { MAX_V = 8, MAX_R = 8 };
 #endif
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#define ROLLED _Pragma("clang loop unroll(disable)") /* unrolled, it spills */
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#define ROLLED _Pragma("GCC unroll 1")
-#endif
-/* Keeps a pointer in a register of its own: compilers else derive all rows from one, a sum each. */
-#define HIDE(p) __asm__("" : "+r"(p))
-#define EACH /* vector of the tile */                                                              \
-    UNROLL                                                                                         \
-    for (int r = 0; r < R; r++)                                                                    \
-        UNROLL                                                                                     \
-        for (int v = 0; v < V; v++)
-
 CDL_INLINE void micro(const cdl_conv_tile *t, int64_t row, int64_t pixel, const int R, const int V) {
     vf acc[MAX_R][MAX_V];
     EACH acc[r][v] = v_zero();

@@ -21,19 +21,11 @@ typedef struct job {
     const cdl_conv *c;      /* of the forward pass; `out` is the gradient of its result */
     cdl_conv grad;          /* the gradient as its own patches of one tap */
     int64_t k, panels;      /* rows of a group's result; its panels */
-    int64_t images, rows, width, image_parts, y_parts, x_parts, parts; /* the outputs, cut */
+    cdl_conv_cut cut;
     int64_t sum_count, sum_size, channels, blocks; /* sums; in channels of a task */
     float *sums, *out;
     int32_t status;         /* atomic */
 } job;
-
-static cdl_conv_part part_at(const job *j, int64_t index) {
-    const cdl_conv *c = j->c;
-    const int64_t x = index % j->x_parts * j->width, y = index / j->x_parts % j->y_parts * j->rows;
-    const int64_t image = index / j->x_parts / j->y_parts * j->images;
-    return (cdl_conv_part){image, CDL_MIN(j->images, c->batch - image), y, CDL_MIN(j->rows, c->y.out - y),
-                           x, CDL_MIN(j->width, c->x.out - x)};
-}
 
 /* The gradient of a part as panels [pixels][16]. */
 static cdl_status turn_gradient(const job *j, const cdl_conv_part *p, int64_t g, int64_t pixels, float *panels) {
@@ -76,13 +68,14 @@ static cdl_status sum_part(const job *j, const cdl_conv_part *p, int64_t g, int6
     return CDL_OK;
 }
 
-static cdl_status sum_task(const job *j, int64_t index) {
+static cdl_status sum_task(void *ctx, int64_t index) {
+    const job *j = ctx;
     const int64_t i = index % j->blocks * j->channels, end = CDL_MIN(i + j->channels, j->c->in_channels);
     const int64_t g = index / j->blocks % j->c->groups, sum = index / j->blocks / j->c->groups;
-    const int64_t first = j->parts * sum / j->sum_count, last = j->parts * (sum + 1) / j->sum_count;
+    const int64_t first = j->cut.count * sum / j->sum_count, last = j->cut.count * (sum + 1) / j->sum_count;
     float *sums = j->sums + sum * j->sum_size + g * j->k * j->panels * CDL_PANEL;
     for (int64_t at = first; at < last; at++) {
-        const cdl_conv_part p = part_at(j, at);
+        const cdl_conv_part p = cdl_conv_part_at(j->c, &j->cut, at);
         const cdl_status s = sum_part(j, &p, g, i, end, sums, at > first ? CDL_TILE_ADD : CDL_TILE_SET);
         if (s != CDL_OK) return s;
     }
@@ -90,14 +83,7 @@ static cdl_status sum_task(const job *j, int64_t index) {
 }
 
 static void sum_tasks(void *ctx, int64_t begin, int64_t end) {
-    job *j = ctx;
-    for (int64_t i = begin; i < end; i++) {
-        cdl_status s = sum_task(j, i);
-        if (s != CDL_OK) {
-            __atomic_store_n(&j->status, (int32_t)s, __ATOMIC_RELAXED);
-            return;
-        }
-    }
+    cdl_each_task(ctx, &((job *)ctx)->status, sum_task, begin, end);
 }
 
 /* One channel and tap y: sums in order, then turned to [out channels][channel, tap y, tap x]. */
@@ -137,15 +123,8 @@ static bool taps_pay(const cdl_conv *c, int64_t k) {
 
 static void cut(job *j) {
     const cdl_conv *c = j->c;
-    const int64_t image = c->y.out * c->x.out;
-    j->images = CDL_MIN(CDL_MAX(PIXELS / image, (int64_t)1), c->batch);
-    j->width = CDL_MIN(c->x.out, (int64_t)PIXELS);
-    j->rows = CDL_MIN(CDL_MAX(PIXELS / (j->images * j->width), (int64_t)1), c->y.out);
-    j->image_parts = cdl_ceil_div(c->batch, j->images);
-    j->y_parts = cdl_ceil_div(c->y.out, j->rows);
-    j->x_parts = cdl_ceil_div(c->x.out, j->width);
-    j->parts = j->image_parts * j->y_parts * j->x_parts;
-    j->sum_count = CDL_MIN(cdl_ceil_div(TASKS, c->groups), cdl_ceil_div(j->parts, PARTS_A_SUM));
+    j->cut = cdl_conv_cut_to(c, PIXELS);
+    j->sum_count = CDL_MIN(cdl_ceil_div(TASKS, c->groups), cdl_ceil_div(j->cut.count, PARTS_A_SUM));
     const int64_t wanted = cdl_ceil_div((int64_t)cdl_threads() * 4, j->sum_count * c->groups);
     j->blocks = CDL_MIN(cdl_threads() > 1 ? wanted : 1, c->in_channels);
     j->channels = cdl_ceil_div(c->in_channels, j->blocks);

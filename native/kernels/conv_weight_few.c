@@ -9,6 +9,7 @@
  * caller: the sums, each [group][in channel][tap][out channel] vectors.
  */
 #include "conv.h"
+#include "unroll.h"
 
 enum { PIXELS = 1024, /* of a part, about */ TASKS = 16 };
 
@@ -17,15 +18,11 @@ enum { ROWS = 4, TAPS = 4 };
 #else
 enum { ROWS = 2, TAPS = 4 };
 #endif
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
 
 typedef struct job {
     const cdl_conv *c, *grad; /* of the forward pass; the gradient as its own patches */
-    int64_t taps, images, rows, width, image_parts, y_parts, x_parts, parts, sum_count, sum_size;
+    cdl_conv_cut cut;
+    int64_t taps, sum_count, sum_size;
     float *sums, *out;
     int32_t status; /* atomic */
 } job;
@@ -76,14 +73,6 @@ static void sum_channel(const float *grad, int64_t channels, const float *in, co
     if (o < channels) rows_by_taps(grad + o * pixels, in, in_at, taps, pixels, sums + o * CDL_LANES, channels, 1);
 }
 
-static cdl_conv_part part_at(const job *j, int64_t index) {
-    const cdl_conv *c = j->c;
-    const int64_t x = index % j->x_parts * j->width, y = index / j->x_parts % j->y_parts * j->rows;
-    const int64_t image = index / j->x_parts / j->y_parts * j->images;
-    return (cdl_conv_part){image, CDL_MIN(j->images, c->batch - image), y, CDL_MIN(j->rows, c->y.out - y),
-                           x, CDL_MIN(j->width, c->x.out - x)};
-}
-
 /* One part of one group: all its weights. */
 static cdl_status sum_part(const job *j, const cdl_conv_part *p, int64_t g, float *sums) {
     const cdl_conv *c = j->c, *grad = j->grad;
@@ -111,14 +100,14 @@ static void sum_tasks(void *ctx, int64_t begin, int64_t end) {
     const cdl_conv *c = j->c;
     for (int64_t index = begin; index < end; index++) {
         const int64_t g = index % c->groups, sum = index / c->groups, size = j->sum_size / c->groups;
-        const int64_t first = j->parts * sum / j->sum_count, last = j->parts * (sum + 1) / j->sum_count;
+        const int64_t first = j->cut.count * sum / j->sum_count, last = j->cut.count * (sum + 1) / j->sum_count;
         float *sums = j->sums + sum * j->sum_size + g * size;
         memset(sums, 0, (size_t)size * sizeof(float));
         for (int64_t at = first; at < last; at++) {
-            const cdl_conv_part p = part_at(j, at);
+            const cdl_conv_part p = cdl_conv_part_at(j->c, &j->cut, at);
             const cdl_status s = sum_part(j, &p, g, sums);
             if (s != CDL_OK) {
-                __atomic_store_n(&j->status, (int32_t)s, __ATOMIC_RELAXED);
+                cdl_fail(&j->status, s);
                 return;
             }
         }
@@ -138,15 +127,8 @@ static void finish(const job *j) {
 
 cdl_status CDL_NAME(cdl_conv_weight_few)(const cdl_conv *c, const cdl_conv *grad, float *out) {
     job j = {.c = c, .grad = grad, .out = out, .taps = c->y.taps * c->x.taps};
-    const int64_t image = c->y.out * c->x.out;
-    j.images = CDL_MIN(CDL_MAX(PIXELS / image, (int64_t)1), c->batch);
-    j.width = CDL_MIN(c->x.out, (int64_t)PIXELS);
-    j.rows = CDL_MIN(CDL_MAX(PIXELS / (j.images * j.width), (int64_t)1), c->y.out);
-    j.image_parts = cdl_ceil_div(c->batch, j.images);
-    j.y_parts = cdl_ceil_div(c->y.out, j.rows);
-    j.x_parts = cdl_ceil_div(c->x.out, j.width);
-    j.parts = j.image_parts * j.y_parts * j.x_parts;
-    j.sum_count = CDL_MIN(cdl_ceil_div(TASKS, c->groups), j.parts);
+    j.cut = cdl_conv_cut_to(c, PIXELS);
+    j.sum_count = CDL_MIN(cdl_ceil_div(TASKS, c->groups), j.cut.count);
     int64_t count;
     if (!cdl_mul_ok(c->groups * c->in_channels * j.taps * c->out_channels, CDL_LANES, &j.sum_size) ||
         !cdl_mul_ok(j.sum_size, j.sum_count, &count) || count > INT64_MAX / 8)

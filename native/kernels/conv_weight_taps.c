@@ -48,7 +48,8 @@ static void sum_panels(const job *j, const float *in, const cdl_conv_run *runs, 
     CDL_NAME(cdl_tiles)(t, j->c->out_channels, panels, count, mode);
 }
 
-static cdl_status sum_task(const job *j, int64_t index) {
+static cdl_status sum_task(void *ctx, int64_t index) {
+    const job *j = ctx;
     const cdl_conv *c = j->c;
     const int64_t panel = index % j->blocks * j->block, end = CDL_MIN(panel + j->block, j->panels);
     const int64_t g = index / j->blocks % c->groups, part = index / j->blocks / c->groups;
@@ -74,14 +75,7 @@ static cdl_status sum_task(const job *j, int64_t index) {
 }
 
 static void sum_tasks(void *ctx, int64_t begin, int64_t end) {
-    job *j = ctx;
-    for (int64_t i = begin; i < end; i++) {
-        cdl_status s = sum_task(j, i);
-        if (s != CDL_OK) {
-            __atomic_store_n(&j->status, (int32_t)s, __ATOMIC_RELAXED);
-            return;
-        }
-    }
+    cdl_each_task(ctx, &((job *)ctx)->status, sum_task, begin, end);
 }
 
 /* Rows of the parts, added in order, without what fills their last panel. */

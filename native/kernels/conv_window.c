@@ -9,6 +9,7 @@
  * Scratch of the thread: slot 0 the plane.
  */
 #include "conv.h"
+#include "unroll.h"
 
 enum { ROWS = 4 }; /* of outputs at once */
 
@@ -77,11 +78,6 @@ static void take_weights(const cdl_conv *c, const float *w, float *to) {
         for (int64_t x = 0; x < k; x++) *to++ = w[x * sign * c->w_x];
 }
 
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 64")
-#endif
 #define COLUMN(w, x, S) ((x) % (S) * (w)->half + (x) / (S)) /* of a row, where output 0 reads by tap x */
 
 /* R rows of outputs from `from` on, the whole width. */
@@ -193,7 +189,7 @@ static void output_planes(void *ctx, int64_t begin, int64_t end) {
     window w;
     float weights[25];
     if (window_make(&w, c, j->gap) != CDL_OK) {
-        __atomic_store_n(&j->status, (int32_t)CDL_ENOMEM, __ATOMIC_RELAXED);
+        cdl_fail(&j->status, CDL_ENOMEM);
         return;
     }
     const plane_fn fn = pick(&w);
@@ -212,7 +208,7 @@ static void weight_planes(void *ctx, int64_t begin, int64_t end) {
     const cdl_conv *c = j->c;
     window w;
     if (window_make(&w, c, 1) != CDL_OK) {
-        __atomic_store_n(&j->status, (int32_t)CDL_ENOMEM, __ATOMIC_RELAXED);
+        cdl_fail(&j->status, CDL_ENOMEM);
         return;
     }
     const plane_fn fn = pick(&w);

@@ -218,7 +218,7 @@ static void run_tasks(void *ctx, int64_t begin, int64_t end) {
         find_task(j, i, &t);
         cdl_status s = run_task(j, &t);
         if (s != CDL_OK) {
-            __atomic_store_n(&j->status, (int32_t)s, __ATOMIC_RELAXED);
+            cdl_fail(&j->status, s);
             return;
         }
     }

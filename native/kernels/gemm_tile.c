@@ -6,6 +6,7 @@
  */
 #include "gemm.h"
 #include "../simd/simd.h"
+#include "unroll.h"
 
 /* rows and vectors of the full tile; vectors of a single row */
 #if CDL_LANES == 16
@@ -20,21 +21,7 @@ enum { MR = 4, NV = 2, V1 = 8 };
 enum { VP = CDL_PANEL / CDL_LANES }; /* vectors in a panel */
 enum { MAX_V = 8 };
 
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#define ROLLED _Pragma("clang loop unroll(disable)") /* unrolled, it spills */
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#define ROLLED _Pragma("GCC unroll 1")
-#endif
-/* Keeps a pointer in a register of its own: compilers else derive all rows from one, a sum each. */
-#define HIDE(p) __asm__("" : "+r"(p))
 
-#define EACH /* vector of the tile */                                                              \
-    UNROLL                                                                                         \
-    for (int r = 0; r < R; r++)                                                                    \
-        UNROLL                                                                                     \
-        for (int v = 0; v < V; v++)
 
 /* One tile at column vector `v0` of its panels. R and V are constants where this is inlined. */
 CDL_INLINE void micro(const cdl_tile *t, int64_t row, int64_t panel, int v0, int64_t k, cdl_tile_mode mode,

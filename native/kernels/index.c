@@ -73,7 +73,7 @@ static void take_rows(void *ctx, int64_t begin, int64_t end) {
         }
         const cdl_view pair[2] = {{to, &t->out}, {from, &t->row}};
         cdl_status status = CDL_NAME(cdl_copy)(pair, 2, &none);
-        if (status) __atomic_store_n(&t->status, status, __ATOMIC_RELAXED);
+        if (status) cdl_fail(&t->status, status);
     }
 }
 
@@ -173,7 +173,7 @@ static void gather_run(void *ctx, char *const *data, const int64_t *step, int64_
     for (int64_t i = 0; i < count; i++) {
         int64_t at = index_at(g->idx_dtype, data[1] + i * step[1]);
         if (at < 0 || at >= g->limit) {
-            __atomic_store_n(&g->status, CDL_ERANGE, __ATOMIC_RELAXED);
+            cdl_fail(&g->status, CDL_ERANGE);
             continue;
         }
         const char *from = data[2] + i * step[2] + at * g->step;
@@ -245,7 +245,7 @@ static void scatter_run(void *ctx, char *const *data, const int64_t *step, int64
     for (int64_t j = 0; j < s->n; j++) {
         for (int64_t i = 0; i < count; i++) {
             int64_t at = index_at(s->idx_dtype, data[2] + i * step[2] + j * s->idx_step);
-            if (at < 0 || at >= s->limit) __atomic_store_n(&s->status, CDL_ERANGE, __ATOMIC_RELAXED);
+            if (at < 0 || at >= s->limit) cdl_fail(&s->status, CDL_ERANGE);
             else add_one(s->dtype, data[0] + i * step[0] + at * s->step, data[1] + i * step[1] + j * s->src_step);
         }
     }

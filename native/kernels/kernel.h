@@ -27,6 +27,21 @@ typedef enum cdl_op {
  * count of views, dtypes, ranks and sizes; the caller has checked the rest. */
 typedef cdl_status (*cdl_kernel)(const cdl_view *v, int32_t n, const cdl_params *p);
 
+/* Notes in a job that its threads share that one of them failed. */
+CDL_INLINE void cdl_fail(int32_t *status, int32_t why) { __atomic_store_n(status, why, __ATOMIC_RELAXED); }
+
+/* Tasks [begin, end) of a job, up to the first that fails: the body of a cdl_parallel_for. */
+CDL_INLINE void cdl_each_task(void *job, int32_t *status, cdl_status (*task)(void *job, int64_t index), int64_t begin,
+                              int64_t end) {
+    for (int64_t i = begin; i < end; i++) {
+        cdl_status s = task(job, i);
+        if (s != CDL_OK) {
+            cdl_fail(status, s);
+            return;
+        }
+    }
+}
+
 /* The kernels of one ISA. Constant; a null slot means "not supported" (CDL_EOP). */
 typedef struct cdl_table {
     const char *isa;

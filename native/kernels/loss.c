@@ -65,12 +65,12 @@ static bool row_at(loss *l, int64_t r, const void **row, int64_t *target) {
     *target = l->targets[r * l->target_stride];
     if (*target == l->ignored) return false;
     if (*target < 0 || *target >= l->classes) {
-        __atomic_store_n(&l->status, CDL_ERANGE, __ATOMIC_RELAXED);
+        cdl_fail(&l->status, CDL_ERANGE);
         return false;
     }
     void *buffer = cdl_scratch(0, (uint64_t)(l->classes * cdl_kind_size(l->kind)) + 64);
     if (!buffer) {
-        __atomic_store_n(&l->status, CDL_ENOMEM, __ATOMIC_RELAXED);
+        cdl_fail(&l->status, CDL_ENOMEM);
         return false;
     }
     *row = CDL_NAME(cdl_row_load)(l->dtype, l->logits + r * l->row_step, l->class_step, l->classes, buffer);

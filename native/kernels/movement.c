@@ -151,7 +151,7 @@ static void unpack_rows(void *ctx, int64_t begin, int64_t end) {
         for (int64_t at = 0; at < u->k; at += CDL_TILE) {
             int64_t n = CDL_MIN(CDL_TILE, u->k - at);
             cdl_status s = CDL_NAME(cdl_dequant_row)(li->dtype, in + at / u->block * u->size, tile, n);
-            if (s) __atomic_store_n(&u->status, s, __ATOMIC_RELAXED);
+            if (s) cdl_fail(&u->status, s);
             if (!s) CDL_NAME(cdl_tile_store)(lo->dtype, out + at * out_step, out_step, n, tile);
         }
     }

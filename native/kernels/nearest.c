@@ -10,6 +10,7 @@
  */
 #include "gemm.h"
 #include "../simd/simd.h"
+#include "unroll.h"
 
 enum { SCORES, ROWS, QUERIES, VECTORS, MASK };
 enum {
@@ -68,11 +69,6 @@ static void push(heap *h, int64_t k, entry e) {
 
 /* -- scores ----------------------------------------------------------------------------------- */
 
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
 
 /* HALVES(a, b, s): of every s lanes of a, then of b, the first half plus the second; v_sums turns
  * CDL_LANES vectors into the vector of their v_sum. */
@@ -219,7 +215,7 @@ static void search_units(void *ctx, int64_t begin, int64_t end) {
     job *j = ctx;
     float *gathered = cdl_scratch(2, (uint64_t)(BLOCK * j->d + 1) * sizeof(float));
     if (!gathered) {
-        __atomic_store_n(&j->status, (int32_t)CDL_ENOMEM, __ATOMIC_RELAXED);
+        cdl_fail(&j->status, CDL_ENOMEM);
         return;
     }
     for (int64_t unit = begin; unit < end; unit++) {

@@ -21,7 +21,7 @@ typedef struct q_job {
     q_input x;
     int64_t blocks;    /* sub-blocks in a row of W */
     int64_t cuts;      /* pieces the tokens are cut into */
-    cdl_status status; /* written by any worker, atomically */
+    int32_t status; /* written by any worker, atomically */
     q_group_fn group;
     q_unpack_fn unpack;
     q_tokens_fn tokens;
@@ -186,7 +186,7 @@ static void run_many(void *ctx, int64_t begin, int64_t end) {
     float y[Q_TOKENS * Q_ROWS];
     q_tile *tile = cdl_scratch(TILE_SLOT, (uint64_t)job->blocks * sizeof(q_tile));
     if (!tile) {
-        __atomic_store_n(&job->status, CDL_ENOMEM, __ATOMIC_RELAXED);
+        cdl_fail(&job->status, CDL_ENOMEM);
         return;
     }
     for (int64_t cell = begin, held = -1; cell < end; cell++) {

@@ -8,7 +8,7 @@ enum { X_SLOT = 0, PANEL_SLOT = 1 };
 typedef struct float_job {
     const q_io *io;
     const float *x;    /* [m][k] */
-    cdl_status status; /* written by any worker, atomically */
+    int32_t status; /* written by any worker, atomically */
 } float_job;
 
 static void pack_x(void *ctx, int64_t begin, int64_t end) {
@@ -37,7 +37,7 @@ static void run(void *ctx, int64_t begin, int64_t end) {
     if (cdl_mul_ok(io->m, CDL_PANEL * (int64_t)sizeof(float), &bytes))
         flat = cdl_scratch(PANEL_SLOT, (uint64_t)(2 * tile * (int64_t)sizeof(float)) + (uint64_t)bytes);
     if (!flat) {
-        __atomic_store_n(&job->status, CDL_ENOMEM, __ATOMIC_RELAXED);
+        cdl_fail(&job->status, CDL_ENOMEM);
         return;
     }
     float *panel = flat + tile, *y = panel + tile;

@@ -109,7 +109,7 @@ CDL_INLINE char *plane_of(const resize *r, const plane *p, int64_t index) {
 
 static void *row_buffer(resize *r) {
     void *row = cdl_scratch_of(0, r->n[1], r->size);
-    if (!row) __atomic_store_n(&r->status, CDL_ENOMEM, __ATOMIC_RELAXED);
+    if (!row) cdl_fail(&r->status, CDL_ENOMEM);
     return row;
 }
 

@@ -90,7 +90,7 @@ static void rope_piece(void *ctx, int64_t begin, int64_t end) {
     const int64_t out_step = r->d == 1 ? so : lo->strides[last] * so, in_step = r->d == 1 ? si : li->strides[last] * si;
     float *buffer = cdl_scratch_of(0, r->d, 4);
     if (!buffer) {
-        __atomic_store_n(&r->status, CDL_ENOMEM, __ATOMIC_RELAXED);
+        cdl_fail(&r->status, CDL_ENOMEM);
         return;
     }
     for (int64_t row = begin * r->h; row < end * r->h; row++) {

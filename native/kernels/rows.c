@@ -27,7 +27,7 @@ static void rows_run(void *ctx, char *const *data, const int64_t *step, int64_t 
         cdl_tile_out(r->in_dtype, data[1], r->in_step, NULL) != data[1]) {
         buffer = cdl_scratch_of(0, r->d, cdl_kind_size(r->kind));
         if (!buffer) {
-            __atomic_store_n(&r->status, CDL_ENOMEM, __ATOMIC_RELAXED);
+            cdl_fail(&r->status, CDL_ENOMEM);
             return;
         }
     }

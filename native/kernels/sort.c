@@ -32,7 +32,7 @@ static void sort_run(void *ctx, char *const *data, const int64_t *step, int64_t 
     sort *s = ctx;
     for (int64_t i = 0; i < count; i++) {
         cdl_status status = one_row(s, data[0] + i * step[0], data[1] + i * step[1], data[2] + i * step[2]);
-        if (status) __atomic_store_n(&s->status, status, __ATOMIC_RELAXED);
+        if (status) cdl_fail(&s->status, status);
     }
 }
 

@@ -143,7 +143,7 @@ static void elementwise_run(void *ctx, char *const *data, const int64_t *step, i
         j->fn(out, in[0], in[1], n, &status);
         if (out != to) CDL_NAME(cdl_tile_store)(j->dtype, to, step[0], n, out);
     }
-    if (status) __atomic_store_n(&j->status, status, __ATOMIC_RELAXED);
+    if (status) cdl_fail(&j->status, status);
 }
 
 /* The shortest way: all f32, contiguous, few. */

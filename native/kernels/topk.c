@@ -95,7 +95,7 @@ static void topk_run(void *ctx, char *const *data, const int64_t *step, int64_t 
     topk *t = ctx;
     for (int64_t i = 0; i < count; i++) {
         cdl_status status = one_row(t, data[0] + i * step[0], data[1] + i * step[1], data[2] + i * step[2]);
-        if (status) __atomic_store_n(&t->status, status, __ATOMIC_RELAXED);
+        if (status) cdl_fail(&t->status, status);
     }
 }
 

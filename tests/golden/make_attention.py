@@ -2,7 +2,7 @@
 
     python tests/golden/make_attention.py      (with torch 2.13.0)
 
-A case is a row of CASES; its arrays are NAME.q .k .v .g .out .gq .gk .gv, all [b,n,h,d].
+A case is a row of attention_cases.py; its arrays NAME.q .k .v .g .out .gq .gk .gv are all [b,n,h,d].
 """
 
 from __future__ import annotations
@@ -11,16 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from attention_cases import CASES
 
-CASES = {
-    "plain": {},
-    "causal": {"causal": True},
-    "later": {"causal": True, "position": 2},
-    "window": {"causal": True, "position": 1, "window": 2},
-    "capped": {"softcap": 1.5},
-    "lengths": {"lengths": [3, 0]},
-    "all": {"causal": True, "position": 1, "window": 3, "softcap": 2.0, "lengths": [4, 2]},
-}
 SHAPES = {"q": (2, 3, 4, 5), "k": (2, 4, 2, 5), "v": (2, 4, 2, 5), "g": (2, 3, 4, 5)}
 
 
