@@ -2,7 +2,7 @@
 
     python tests/golden/make_attention.py      (with torch 2.13.0)
 
-A case is a row of attention_cases.py; its arrays NAME.q .k .v .g .out .gq .gk .gv are all [b,n,h,d].
+A case is a row of attention_cases.py; its arrays, all [b,n,h,d]: NAME.q .k .v .g .out .gq .gk .gv
 """
 
 from __future__ import annotations

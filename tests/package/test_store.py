@@ -85,6 +85,19 @@ def test_the_same_contents_again_change_nothing(store: Store, tmp_path: Path) ->
     assert again.path("weights").stat().st_mtime_ns == before
 
 
+@pytest.mark.parametrize("replace", [False, True])
+def test_a_damaged_file_of_what_is_here_is_refused_too(
+    store: Store, tmp_path: Path, replace: bool
+) -> None:
+    """Its manifest is that of the installed package; its bytes are not."""
+    path = make(tmp_path, weights=b"wwwwwwwwwwwwwwww")
+    store.install(path)
+    path.write_bytes(path.read_bytes().replace(b"wwwwwwwwwwwwwwww", b"wwwwwwwwXwwwwwww"))
+    with pytest.raises(PackageError):
+        store.install(path, replace=replace)
+    assert store.get("m").path("weights").read_bytes() == b"wwwwwwwwwwwwwwww"
+
+
 def test_other_contents_under_the_same_version_need_consent(store: Store, tmp_path: Path) -> None:
     store.install(make(tmp_path, weights=b"1"))
     other = make(tmp_path, weights=b"2")

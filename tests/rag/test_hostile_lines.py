@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from candle.errors import FormatError, StoreError
+from candle.errors import FormatError, OptionError, StoreError
+from candle.llm.chat import render_chat
 from candle.rag.documents import read_documents
 from candle.rag.package import write_package
 from candle.rag.retriever import Retriever
@@ -51,3 +52,18 @@ def test_damaged_vectors_are_not_merged_or_exported(tmp_path: Path, retriever: R
         with pytest.raises(StoreError, match="as it was written"):
             copy()
     assert not (tmp_path / "x.candle").exists()
+
+
+def test_lists_that_share_lists_are_not_written_out(retriever: Retriever) -> None:
+    """40 lists in memory, 2 to the 40th values when written."""
+    shared: list[object] = [1]
+    for _ in range(40):
+        shared = [shared, shared]
+    for call in (
+        lambda: retriever.add_documents([{"text": "tea", "metadata": {"a": shared}}]),
+        lambda: retriever.search("tea", filter={"a": shared}),
+        lambda: retriever.search("tea", filter={"a": {"$in": [shared]}}),
+        lambda: render_chat("{{ messages }}", [{"role": "user", "content": shared}]),
+    ):
+        with pytest.raises(OptionError, match="values"):
+            call()

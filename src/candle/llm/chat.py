@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from ..errors import OptionError, TemplateError
+from ..formats.tree import refuse_huge
 from ..text import Tokenizer
 from . import marked, sandbox
 from .budget import budget
@@ -46,8 +47,8 @@ def render_chat(
     they are. Raises TemplateError: malformed, refused the messages, left the sandbox or ran too
     long; OptionError: values a template cannot take.
     """
-    given = {name: _plain(value, name) for name, value in variables.items()}
-    given |= {"tools": _plain(tools, "tools"), "documents": given.get("documents")}
+    given = {name: _copied(value, name) for name, value in variables.items()}
+    given |= {"tools": _copied(tools, "tools"), "documents": given.get("documents")}
     given |= {"messages": _plain_messages(messages), "add_generation_prompt": add_generation_prompt}
     given |= {"bos_token": marked.trusted(bos_token), "eos_token": marked.trusted(eos_token)}
     given["strftime_now"] = _clock(now)
@@ -91,7 +92,12 @@ def _plain_messages(messages: Sequence[Mapping[str, Any]]) -> list[Any]:
         if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
             raise OptionError("messages", f"an object with a 'role' at {place}", message)
     kept = [{k: v for k, v in message.items() if v is not None} for message in messages]
-    return [_plain(message, f"messages[{place}]") for place, message in enumerate(kept)]
+    return [_copied(message, f"messages[{place}]") for place, message in enumerate(kept)]
+
+
+def _copied(value: Any, where: str) -> Any:
+    refuse_huge(value, where)
+    return _plain(value, where)
 
 
 def _plain(value: Any, where: str, depth: int = 0) -> Any:

@@ -118,6 +118,7 @@ class Store:
                 if present is not None and present.digest != package.digest:
                     _refuse_other(op, present, package, replace)
                 elif present is not None and self._is_whole(present):
+                    package.verify()  # what is here is whole; what was given may not be
                     return dataclasses.replace(present, was_present=True)
                 self._add_layers(op, package, progress)
                 self._publish(name, package)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from ..errors import FormatError, NameNotFoundError, OptionError
+from ..formats.tree import refuse_huge
 
 TEXT_SUFFIXES = {".txt": "text", ".md": "markdown", ".markdown": "markdown"}
 LINE_SUFFIXES = (".jsonl", ".ndjson")
@@ -97,6 +98,7 @@ def check_documents(items: Iterable[object]) -> Iterator[SourceDocument]:
             item = {"text": item}
         if not isinstance(item, Mapping):
             raise OptionError(where, "a string or a mapping", type(item).__name__)
+        refuse_huge(item, where)
         try:
             yield _document(dict(item), where)
         except FormatError as error:

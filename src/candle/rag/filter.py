@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..errors import OptionError
+from ..formats.tree import refuse_huge
 
 Test = Callable[[Any], bool]
 Predicate = Callable[[Mapping[str, Any]], bool]
@@ -30,6 +31,7 @@ def compile_filter(filter: Mapping[str, Any]) -> Predicate:
     """A test of a document's metadata. Raises OptionError for a filter that makes no sense."""
     if not isinstance(filter, Mapping):
         raise OptionError("filter", "a mapping of metadata keys", type(filter).__name__)
+    refuse_huge(filter, "filter")
     tests = [(_key(key), _condition(f"filter[{key!r}]", want)) for key, want in filter.items()]
 
     def matches(metadata: Mapping[str, Any]) -> bool:
