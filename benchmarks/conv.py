@@ -135,9 +135,7 @@ class Bench:
         self, labels: tuple[str, ...], flop: float, floor: float, ours: Call, theirs: Call
     ) -> Any:
         with self.torch.no_grad():
-            took = common.take_turns(
-                {"candle": ours, "torch": theirs}, self.threads, *self.pace, PAUSE
-            )
+            took = common.take_turns({"candle": ours, "torch": theirs}, self.threads, *self.pace)
         row: common.Row = dict(zip(("net", "shape", "kernel", "pass"), labels, strict=True))
         row |= {"threads": self.threads, "floor us": floor * 1e6}
         row |= {f"{name} us": s * 1e6 for name, s in took.items()}
