@@ -19,7 +19,7 @@ STREET = (
     ("shape", "device"),
     ("formats",),
     ("fetch",),
-    ("_native",),
+    ("_native", "tracing"),
     ("storage",),
     ("nested", "guests"),
     ("op", "launch"),
@@ -33,7 +33,7 @@ STREET = (
     ("testing",),
     ("nn",),
     ("optim", "datasets"),
-    ("compile",),
+    ("compiler",),
     ("package",),
     ("text",),
     ("models",),
@@ -46,7 +46,7 @@ STREET = (
     ("__main__",),
 )
 RANK = {room: n for n, rooms in enumerate(STREET) for room in rooms}
-PUBLIC_FACE = RANK["nn"]  # what candle/__init__.py may show: the engine and its layers
+PUBLIC_FACE = RANK["compiler"]  # what candle/__init__.py may show: the engine, layers, compile
 FACADES = {"candle_llm": "llm", "candle_rag": "rag"}
 
 

@@ -39,9 +39,10 @@ typedef enum cdl_status {
     CDL_EDTYPE = 3,  /* an element type this operation does not take */
     CDL_ESHAPE = 4,  /* sizes or strides that do not fit together */
     CDL_EPARAM = 5,  /* a parameter outside its range */
-    CDL_ERANGE = 6,  /* an index outside its axis */
-    CDL_ENOMEM = 7,  /* the allocator hook gave nothing */
-    CDL_EDIVZERO = 8 /* integer division by zero */
+    CDL_ERANGE = 6,   /* an index outside its axis */
+    CDL_ENOMEM = 7,   /* the allocator hook gave nothing */
+    CDL_EDIVZERO = 8, /* integer division by zero */
+    CDL_EPLAN = 9     /* a plan that breaks a rule of its format */
 } cdl_status;
 
 /* Element types. Block types hold rows of blocks: strides[0] counts elements, the last axis is
@@ -99,9 +100,44 @@ typedef enum cdl_activation {
 /* Run one operation. `views`: n cdl_view, outputs first. `params`: one cdl_params or NULL. */
 CDL_API int32_t cdl_step(int32_t op, const void *views, int32_t n, const void *params);
 
+enum { CDL_MAY = -1 };
+
 /* Operations by number: 0 <= op < cdl_op_count(). The name is the row's name in ops.def. */
 CDL_API int32_t cdl_op_count(void);
 CDL_API const char *cdl_op_name(int32_t op);
+/* How many views, the first ones, it writes; of these the first `cdl_op_keeps` are read as well. That
+ * is CDL_MAY where the output may be exactly one of the inputs. */
+CDL_API int32_t cdl_op_writes(int32_t op);
+CDL_API int32_t cdl_op_keeps(int32_t op);
+
+/* From now on calls of cdl_step on this thread are written to `tape` and answer CDL_OK without being
+ * run; CDL_ENOMEM where they no longer fit. NULL ends it. One thread at a time: CDL_EARGS for others.
+ * An entry: int32 op, int32 n, n times (void *data, cdl_layout), cdl_params. */
+CDL_API int32_t cdl_record(void *tape, uint64_t bytes);
+CDL_API uint64_t cdl_recorded(void); /* bytes written so far */
+
+/* -- plans: an array of steps as bytes, docs/reference/plan-format.md ------------------------------- */
+
+/* What a plan asks of its host, or the rule it breaks and where. */
+typedef struct cdl_plan_info {
+    uint64_t tables;  /* bytes of working memory, aligned to 64 */
+    uint64_t arena;   /* bytes of the arena, aligned to 64 */
+    int32_t symbols;  /* sizes that the host gives */
+    int32_t buffers;  /* all of them; the host binds those that are not in the arena */
+    int32_t steps;
+    int32_t place;    /* of what breaks the rule: its number within its section */
+    const char *rule; /* NULL where none is broken */
+} cdl_plan_info;
+
+/* Checks every rule of the format. `plan`: aligned to 8, constant as long as it is used. */
+CDL_API int32_t cdl_plan_open(const void *plan, uint64_t bytes, void *info);
+/* Fills `tables` for these values of the symbols: once for a plan that has none. Checks what depends
+ * on them. `info` as above. */
+CDL_API int32_t cdl_plan_bind(const void *plan, void *tables, const int64_t *symbols, void *info);
+/* Runs all steps. `memory`: an address for each buffer, for those of the arena at their offsets in
+ * it; each aligned to its elements and of the bytes that the plan tells, the written ones disjoint
+ * from all others. `failed` is the step that answered other than CDL_OK. Allocates nothing. */
+CDL_API int32_t cdl_plan_run(const void *plan, void *tables, void *const *memory, int32_t *failed);
 
 CDL_API const char *cdl_status_text(int32_t status);
 CDL_API const char *cdl_version(void);

@@ -99,5 +99,5 @@ CDL_INLINE int64_t cdl_int_pow(int64_t x, int64_t y, int32_t *status) {
     }
 #define CDL_UNARY(name, vexpr, dexpr, iexpr)
 #define CDL_COMPARE(name, op)
-#define CDL_OP(name)
+#define CDL_OP(name, writes, kept)
 #include "ops.def"

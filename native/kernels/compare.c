@@ -55,5 +55,5 @@ static cdl_status compare(const cdl_view *v, int32_t n, const cdl_tile_fn fn[3])
     }
 #define CDL_UNARY(name, vexpr, dexpr, iexpr)
 #define CDL_BINARY(name, vexpr, dexpr, iexpr)
-#define CDL_OP(name)
+#define CDL_OP(name, writes, kept)
 #include "ops.def"

@@ -14,7 +14,7 @@ typedef enum cdl_op {
 #define CDL_UNARY(name, vf, d, i) CDL_OP_##name,
 #define CDL_BINARY(name, vf, d, i) CDL_OP_##name,
 #define CDL_COMPARE(name, op) CDL_OP_##name,
-#define CDL_OP(name) CDL_OP_##name,
+#define CDL_OP(name, writes, kept) CDL_OP_##name,
 #include "ops.def"
 #undef CDL_UNARY
 #undef CDL_BINARY

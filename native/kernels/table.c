@@ -8,7 +8,7 @@
 #define CDL_UNARY(name, vf, d, i) __attribute__((weak)) CDL_KERNEL(name);
 #define CDL_BINARY(name, vf, d, i) __attribute__((weak)) CDL_KERNEL(name);
 #define CDL_COMPARE(name, op) __attribute__((weak)) CDL_KERNEL(name);
-#define CDL_OP(name) __attribute__((weak)) CDL_KERNEL(name);
+#define CDL_OP(name, writes, kept) __attribute__((weak)) CDL_KERNEL(name);
 #include "ops.def"
 #undef CDL_UNARY
 #undef CDL_BINARY
@@ -22,7 +22,7 @@ const cdl_table CDL_NAME(cdl_table) = {
 #define CDL_UNARY(name, vf, d, i) [CDL_OP_##name] = CDL_NAME(cdl_##name),
 #define CDL_BINARY(name, vf, d, i) [CDL_OP_##name] = CDL_NAME(cdl_##name),
 #define CDL_COMPARE(name, op) [CDL_OP_##name] = CDL_NAME(cdl_##name),
-#define CDL_OP(name) [CDL_OP_##name] = CDL_NAME(cdl_##name),
+#define CDL_OP(name, writes, kept) [CDL_OP_##name] = CDL_NAME(cdl_##name),
 #include "ops.def"
 #undef CDL_UNARY
 #undef CDL_BINARY

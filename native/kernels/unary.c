@@ -59,5 +59,5 @@ CDL_INLINE double cdl_gelu_tanh_f64(double x) {
     }
 #define CDL_BINARY(name, vexpr, dexpr, iexpr)
 #define CDL_COMPARE(name, op)
-#define CDL_OP(name)
+#define CDL_OP(name, writes, kept)
 #include "ops.def"

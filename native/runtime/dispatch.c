@@ -63,7 +63,7 @@ CDL_API const char *cdl_isa_list(void) {
     return text;
 }
 
-static bool layout_ok(const cdl_layout *l) {
+bool cdl_layout_ok(const cdl_layout *l) {
     if (!l || l->rank < 0 || l->rank > 8 || !cdl_dtype_size(l->dtype)) return false;
     int64_t count = 1;
     for (int32_t i = 0; i < l->rank; i++)
@@ -74,10 +74,11 @@ static bool layout_ok(const cdl_layout *l) {
 CDL_API int32_t cdl_step(int32_t op, const void *views, int32_t n, const void *params) {
     static const cdl_params none;
     if (op < 0 || op >= CDL_OP_COUNT) return CDL_EOP;
-    if (n < 1 || n > 8 || !views) return CDL_EARGS;
+    if (n < 1 || n > CDL_MOST_VIEWS || !views) return CDL_EARGS;
     const cdl_view *v = views;
     for (int32_t i = 0; i < n; i++)
-        if (!layout_ok(v[i].layout)) return CDL_ESHAPE;
+        if (!cdl_layout_ok(v[i].layout)) return CDL_ESHAPE;
+    if (cdl_recording()) return cdl_record_step(op, v, n, params ? params : &none);
     cdl_kernel kernel = cdl_table_now()->op[op];
     if (!kernel) return CDL_EOP;
     return kernel(v, n, params ? params : &none);
@@ -87,12 +88,30 @@ static const char *const names[] = {
 #define CDL_UNARY(name, vf, d, i) #name,
 #define CDL_BINARY(name, vf, d, i) #name,
 #define CDL_COMPARE(name, op) #name,
-#define CDL_OP(name) #name,
+#define CDL_OP(name, writes, kept) #name,
 #include "../kernels/ops.def"
 };
 
+static const struct {
+    int8_t writes, keeps;
+} effects[] = {
+#undef CDL_UNARY
+#undef CDL_BINARY
+#undef CDL_COMPARE
+#undef CDL_OP
+#define CDL_UNARY(name, vf, d, i) {1, CDL_MAY},
+#define CDL_BINARY(name, vf, d, i) {1, CDL_MAY},
+#define CDL_COMPARE(name, op) {1, 0},
+#define CDL_OP(name, writes, keeps) {writes, keeps},
+#include "../kernels/ops.def"
+};
+
+static bool known(int32_t op) { return op >= 0 && op < CDL_OP_COUNT; }
+CDL_API int32_t cdl_op_writes(int32_t op) { return known(op) ? effects[op].writes : 0; }
+CDL_API int32_t cdl_op_keeps(int32_t op) { return known(op) ? effects[op].keeps : 0; }
+
 CDL_API int32_t cdl_op_count(void) { return CDL_OP_COUNT; }
-CDL_API const char *cdl_op_name(int32_t op) { return op >= 0 && op < CDL_OP_COUNT ? names[op] : ""; }
+CDL_API const char *cdl_op_name(int32_t op) { return known(op) ? names[op] : ""; }
 CDL_API const char *cdl_version(void) { return CDL_VERSION; }
 CDL_API int32_t cdl_abi(void) { return 1; }
 
@@ -107,6 +126,7 @@ CDL_API const char *cdl_status_text(int32_t status) {
         [CDL_ERANGE] = "an index outside its axis",
         [CDL_ENOMEM] = "out of memory",
         [CDL_EDIVZERO] = "integer division by zero",
+        [CDL_EPLAN] = "a plan that breaks a rule of its format",
     };
     return status >= 0 && status < (int32_t)(sizeof text / sizeof *text) ? text[status] : "unknown status";
 }

@@ -23,4 +23,16 @@ uint32_t cdl_cpu_bits(void);
 
 /* The table in use; chosen once, at the first call. */
 const cdl_table *cdl_table_now(void);
+
+enum { CDL_MOST_VIEWS = 8 };
+bool cdl_layout_ok(const cdl_layout *l);
+
+/* record.c: whether this thread's steps go to a tape, and the writing of one. */
+extern const void *cdl_recorder; /* the thread that records, by its mark; atomic */
+extern _Thread_local char cdl_thread_mark;
+CDL_INLINE bool cdl_recording(void) {
+    const void *by = __atomic_load_n(&cdl_recorder, __ATOMIC_RELAXED);
+    return by && by == &cdl_thread_mark;
+}
+cdl_status cdl_record_step(int32_t op, const cdl_view *v, int32_t n, const cdl_params *p);
 #endif

@@ -29,6 +29,7 @@ from .errors import (
     RangeError,
     ShapeError,
     StoreError,
+    TraceError,
 )
 from .generator import Generator
 from .op import Activation
@@ -38,6 +39,7 @@ from .tensor import Tensor, Var
 
 if TYPE_CHECKING:
     from . import nn
+    from .compiler import compile
     from .weights import Weights, load_safetensors, save_safetensors
 
 __all__ = [
@@ -59,10 +61,12 @@ __all__ = [
     "ShapeError",
     "StoreError",
     "Tensor",
+    "TraceError",
     "Var",
     "Weights",
     "__version__",
     "checkpoint",
+    "compile",
     "detect_anomaly",
     "functional",
     "load_safetensors",
@@ -79,6 +83,7 @@ __all__ = [
 # name -> the room it comes from, or itself where it is one
 _LATER = {
     "Weights": "weights",
+    "compile": "compiler",
     "load_safetensors": "weights",
     "nn": "nn",
     "save_safetensors": "weights",

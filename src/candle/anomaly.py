@@ -9,14 +9,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from . import op
+from . import op, tracing
 from .errors import AnomalyError
 
 Value = Any
 _HERE = str(Path(__file__).resolve().parent)
 
-# contexts open on any thread: where there are none, one look at this is all that a result costs
-watching: list[detect_anomaly] = []
+# contexts open on any thread, tracers among them: one look at this is all that a result costs where
+# there are none
+watching: list[Any] = []
 
 
 class _State(threading.local):
@@ -59,9 +60,11 @@ class quiet:
 
 def check(out: Value, record: Any) -> None:
     """Looks at a result. Raises AnomalyError where it is the first that is not finite."""
+    if tracing.current:
+        tracing.current[0].saw(out, record)
     if _state.places is None or (_state.quiet and not out.tracked):
         return
-    place = _place()
+    place = f"made at {line()}"
     if out.tracked:
         _state.places[out.id] = place
     if _state.quiet:
@@ -100,10 +103,10 @@ def _oddity(x: Value) -> str | None:
     return f"{value} at {places} of {list(x.shape)}"
 
 
-def _place() -> str:
+def line() -> str:
     """The nearest line of code outside of this package that is running."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
         frame = frame.f_back
     code = frame.f_code
-    return f"made at {code.co_filename}:{frame.f_lineno} in {code.co_name}"
+    return f"{code.co_filename}:{frame.f_lineno} in {code.co_name}"

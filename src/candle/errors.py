@@ -75,6 +75,10 @@ class AnomalyError(CandleError, FloatingPointError):
     """Anomaly mode found the operation that made the first NaN or infinity."""
 
 
+class TraceError(CandleError, RuntimeError):
+    """A function cannot be compiled as it is written; `hint` says what to change."""
+
+
 class NativeError(CandleError, RuntimeError):
     """The C library refused a call, or cannot be loaded."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+from . import tracing
 from ._native import Layout
 from .dtype import DType
 from .errors import DTypeError, OptionError, ShapeError
@@ -66,6 +67,8 @@ class ArrayFace:
             raise DTypeError("numpy", wanted, layout.dtype, "to_dtype('f32') first")
         name, size = _NAMES[layout.dtype], layout.dtype.size
         repeated = any(s == 0 and n > 1 for n, s in zip(layout.shape, layout.strides, strict=True))
+        if tracing.current:
+            tracing.current[0].looked_at(view)
         self.view = view
         self.__array_interface__ = {
             "version": 3,

@@ -16,7 +16,7 @@ import weakref
 from collections import deque
 from typing import Any
 
-from . import _native
+from . import _native, tracing
 from ._native import Layout
 from .dtype import DType
 from .errors import DTypeError, ShapeError
@@ -93,12 +93,16 @@ class Storage:
         self = cls.__new__(cls)
         self.changed = 0
         self.address, self.owner, self.writable = address, owner, writable
+        if tracing.current:
+            tracing.current[0].owned(self)
         return self
 
     def mark_changed(self) -> None:
         """Notes a change in place."""
         _changes[0] += 1
         self.changed = _changes[0]
+        if tracing.current:
+            tracing.current[0].owned(self)
 
 
 def changes() -> int:
@@ -118,12 +122,41 @@ def _allocate(size: int) -> tuple[int, Any]:
         memory = _native.alloc(size)
     if not memory:
         raise MemoryError(f"no memory for {size:,} bytes")
+    if tracing.current:
+        tracing.current[0].allocated(memory[0], size)
     return memory
 
 
 def pooled() -> int:
     """Bytes in the pool."""
     return sum(size * len(blocks) for size, blocks in list(_pool.items()))
+
+
+class _Hoard(dict[int, Any]):
+    """A pool that hands nothing out: freed blocks stay until it goes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[_Block] = []
+
+    def setdefault(self, size: int, default: Any = None) -> Any:
+        return self.kept
+
+
+class distinct_memory:
+    """Context in which no address is used twice, as a tracer needs to tell storages apart.
+
+    `hoard.kept` are the blocks that were freed.
+    """
+
+    def __enter__(self) -> None:
+        global _pool
+        self.hoard = _Hoard()
+        self.before, _pool = _pool, self.hoard
+
+    def __exit__(self, *_: object) -> None:
+        global _pool
+        _pool = self.before
 
 
 def empty_pool(most: int = 0) -> int:
@@ -167,6 +200,8 @@ class View:
         """The bytes of a contiguous view, in place. Raises ShapeError for others."""
         if not self.layout.contiguous:
             raise ShapeError("bytes", "a contiguous tensor", self.layout, "contiguous() copies")
+        if tracing.current:
+            tracing.current[0].looked_at(self)
         bytes_ = _bytes_at(self.storage, self.address, self.layout.nbytes)
         return bytes_ if self.storage.writable else bytes_.toreadonly()
 

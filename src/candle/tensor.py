@@ -15,7 +15,7 @@ import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, overload
 
-from . import autograd, creation, eager, generator, nested, op
+from . import autograd, creation, eager, generator, nested, op, tracing
 from ._native import Layout
 from .anomaly import check, watching
 from .device import CPU, Device
@@ -962,7 +962,8 @@ def _scalar(value: Number, dtype: DType) -> Tensor:
     if found is None:
         if len(_scalars) >= 1024:
             _scalars.clear()
-        found = _scalars[key] = Tensor.full((), value, dtype)
+        with tracing.outside():
+            found = _scalars[key] = Tensor.full((), value, dtype)
     return found
 
 

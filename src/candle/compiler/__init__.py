@@ -1,0 +1,10 @@
+"""Compile: a function becomes a static plan, bytes that run with no Python between steps.
+
+trace -> graph -> passes -> memory -> lower -> plan bytes; `native/runtime/exec.c` runs them.
+"""
+
+from __future__ import annotations
+
+from .compiled import Compiled, compile
+
+__all__ = ["Compiled", "compile"]

@@ -1,0 +1,23 @@
+"""Passes: each takes a graph and gives it back changed; a test can run any of them alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..graph import Graph
+from .common import share_common
+from .dead import remove_dead
+from .fold import fold_constants
+from .outputs import separate_outputs
+
+Pass = Callable[[Graph], Graph]
+
+# in this order
+PASSES: tuple[Pass, ...] = (
+    remove_dead,
+    share_common,
+    fold_constants,
+    share_common,
+    separate_outputs,
+    remove_dead,
+)

@@ -1,0 +1,62 @@
+"""Fold: steps on constants are run now."""
+
+from __future__ import annotations
+
+from ..._native import Layout, plans
+from ...launch import call, params
+from ...storage import Storage, View
+from ..graph import Buffer, Graph, Kind, Node, Ref
+
+
+def fold_constants(graph: Graph) -> Graph:
+    """Runs the nodes that read constants alone; what they write becomes constants.
+
+    A buffer is folded with all of its writers or not at all.
+    """
+    writers = graph.writers()
+    outputs = {r.buffer for r in graph.outputs}
+    folded: set[Buffer] = set()
+    for node in graph.nodes:
+        made = {r.buffer for r in node.writes()}
+        together = [w for b in made for w in writers[b]]
+        if not made & outputs and all(_foldable(w, folded | made) for w in together):
+            folded |= made
+    return _run(graph, folded)
+
+
+def _foldable(node: Node, folded: set[Buffer]) -> bool:
+    known = all(r.buffer.kind is Kind.CONSTANT or r.buffer in folded for r in node.reads())
+    return known and all(r.buffer.kind is Kind.TEMP for r in node.writes())
+
+
+def _run(graph: Graph, folded: set[Buffer]) -> Graph:
+    left = []
+    for node in graph.nodes:
+        if any(r.buffer not in folded for r in node.writes()) or not node.writes():
+            left.append(node)
+            continue
+        for ref in node.writes():
+            _materialise(ref.buffer)
+        call(
+            plans.NAMES.index(node.op),
+            [view_of(r) for r in (*node.outs, *node.ins)],
+            params(*node.ints, f=node.floats),
+        )
+    for buffer in folded:
+        buffer.kind = Kind.CONSTANT
+    graph.nodes = left
+    return graph
+
+
+def _materialise(buffer: Buffer) -> None:
+    if not isinstance(buffer.owner, Storage):
+        buffer.owner = Storage(buffer.nbytes)
+        buffer.address = buffer.owner.address
+
+
+def view_of(ref: Ref | None) -> View | None:
+    """A view of memory that exists in this process."""
+    if ref is None:
+        return None
+    storage = Storage.of_address(ref.buffer.address, ref.buffer.owner, True)
+    return View(storage, ref.offset, Layout.of(ref.dtype, ref.shape, ref.strides))

@@ -1,0 +1,55 @@
+"""What the engine tells whoever traces it; nothing while nobody does.
+
+`current` holds the tracer of the thread that traces, at most one: `compiler.trace` puts it there.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Protocol
+
+
+class Tracer(Protocol):
+    """Hears of memory and of looks at values; each method may be called by any thread.
+
+    `thread` is the one whose steps it takes.
+    """
+
+    thread: int
+
+    def allocated(self, address: int, nbytes: int) -> None:
+        """New memory of the pool."""
+
+    def owned(self, storage: Any) -> None:
+        """A storage on memory of another owner, or one that is changed in place."""
+
+    def saw(self, out: Any, record: Any) -> None:
+        """A result, and the record it came from."""
+
+    def pause(self) -> None:
+        """From now on steps are run, and nothing is told, until `resume`."""
+
+    def resume(self) -> None:
+        """Ends a pause."""
+
+    def looked_at(self, view: Any) -> None:
+        """The bytes of a view are handed out. Raises TraceError where they are not there."""
+
+
+current: list[Tracer] = []
+
+
+class outside:
+    """Context whose steps are run although a trace is on: for what outlives the traced call.
+
+    On threads that do not trace, it does nothing.
+    """
+
+    def __enter__(self) -> None:
+        self.paused = [t for t in current if t.thread == threading.get_ident()]
+        for tracer in self.paused:
+            tracer.pause()
+
+    def __exit__(self, *_: object) -> None:
+        for tracer in self.paused:
+            tracer.resume()
