@@ -33,6 +33,8 @@ def sgd(
     `given`: rate, momentum, 1 - dampening, decay.
     """
     _change(value)
+    if moving is not None:
+        moving.storage.mark_changed()
     call(_SGD, [value, moving, grad, given], params(first, nesterov))
 
 
@@ -43,6 +45,8 @@ def adam(value: View, mean: View, square: View, grad: View, given: View) -> None
     `given`: rate, first, 1 - first, second, 1 - second, root, epsilon, decay, keep.
     """
     _change(value)
+    for state in (mean, square):
+        state.storage.mark_changed()
     call(_ADAM, [value, mean, square, grad, given])
 
 

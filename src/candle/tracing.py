@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any, Protocol
 
 
@@ -32,11 +33,28 @@ class Tracer(Protocol):
     def resume(self) -> None:
         """Ends a pause."""
 
+    def renewed(self, make: Callable[[], Any]) -> Any:
+        """A view that `make` makes again before each run."""
+
     def looked_at(self, view: Any) -> None:
         """The bytes of a view are handed out. Raises TraceError where they are not there."""
 
 
 current: list[Tracer] = []
+
+
+def mine() -> Tracer | None:
+    """The tracer of this thread, if it traces."""
+    return next((t for t in current if t.thread == threading.get_ident()), None)
+
+
+def renewed(make: Callable[[], Any]) -> Any:
+    """What `make` answers; where this thread traces, every run calls it again for a view.
+
+    For numbers that Python counts from step to step.
+    """
+    tracer = mine()
+    return make() if tracer is None else tracer.renewed(make)
 
 
 class outside:
@@ -46,10 +64,10 @@ class outside:
     """
 
     def __enter__(self) -> None:
-        self.paused = [t for t in current if t.thread == threading.get_ident()]
-        for tracer in self.paused:
-            tracer.pause()
+        self.paused = mine()
+        if self.paused is not None:
+            self.paused.pause()
 
     def __exit__(self, *_: object) -> None:
-        for tracer in self.paused:
-            tracer.resume()
+        if self.paused is not None:
+            self.paused.resume()

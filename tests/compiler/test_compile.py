@@ -11,7 +11,7 @@ import pytest
 import candle
 from candle import ShapeError, Tensor, TraceError, Var, functional, nn
 from candle.compiler import Compiled, compile, tree
-from candle.optim import SGD
+from candle.optim import SGD, Adam, AdamW, Optimizer
 
 
 def same(a: Tensor, b: Tensor) -> bool:
@@ -60,11 +60,21 @@ def test_the_examples_are_neither_read_nor_changed() -> None:
     assert x.to_vec() == [[1.0, 1.0], [1.0, 1.0]]
 
 
-def test_a_training_step_is_that_of_eager_mode() -> None:
-    def run(compiled: bool) -> tuple[list[float], bytes]:
+OPTIMIZERS: dict[str, Callable[[list[Var]], Optimizer]] = {
+    "sgd": lambda p: SGD(p, 0.1),
+    "momentum": lambda p: SGD(p, 0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
+    "schedule": lambda p: SGD(p, lambda k: 0.1 / (k + 1)),
+    "adam": lambda p: Adam(p, 0.01),
+    "adamw": lambda p: AdamW(p, lambda k: 0.01 * (k + 1)),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_training_step_is_that_of_eager_mode(name: str) -> None:
+    def run(compiled: bool) -> tuple[list[float], bytes, dict[str, Any]]:
         candle.manual_seed(0)
         net = nn.Sequential(nn.Linear.new(4, 8), nn.Linear.new(8, 3))
-        optimizer = SGD(net.parameters(), 0.1)
+        optimizer = OPTIMIZERS[name](net.parameters())
         x, y = candle.randn((16, 4)), Tensor.arange(16).rem(3)
 
         def step(x: Tensor, y: Tensor) -> Tensor:
@@ -74,9 +84,37 @@ def test_a_training_step_is_that_of_eager_mode() -> None:
 
         call: Callable[..., Tensor] = compile(step, x, y) if compiled else step
         losses = [float(call(x, y).item()) for _ in range(5)]
-        return losses, b"".join(bytes_of(p) for p in net.parameters())
+        state = {k: v.to_vec() for k, v in optimizer.state_dict().items()}
+        return losses, b"".join(bytes_of(p) for p in net.parameters()), state
 
     assert run(True) == run(False)
+
+
+def test_the_learning_rate_may_change_between_runs() -> None:
+    w = Var(Tensor([1.0]))
+    optimizer = SGD([w], 1.0)
+    step = compile(lambda x: optimizer.backward_step((w * x).sum()), Tensor([1.0]))
+    step(Tensor([1.0]))
+    optimizer.lr = 0.0
+    step(Tensor([1.0]))
+    assert w.to_vec() == [0.0]
+
+
+def test_a_first_step_that_differs_from_the_others_is_refused() -> None:
+    w = Var(Tensor([1.0]))
+    optimizer = SGD([w], 1.0, momentum=0.5, dampening=0.5)
+    with pytest.raises(TraceError, match="dampening"):
+        compile(lambda x: optimizer.backward_step((w * x).sum()), Tensor([1.0]))
+
+
+def test_a_loaded_state_serves_a_compiled_step() -> None:
+    w = Var(Tensor([1.0]))
+    optimizer = SGD([w], 1.0, momentum=0.5)
+    step = compile(lambda x: optimizer.backward_step((w * x).sum()), Tensor([1.0]))
+    step(Tensor([1.0]))
+    optimizer.load_state_dict({"steps": Tensor(7), "momentum.0": Tensor([10.0])})
+    step(Tensor([1.0]))
+    assert w.to_vec() == [-6.0] and optimizer.steps == 8
 
 
 def test_gradients_that_a_trace_leaves_have_no_values_and_go() -> None:

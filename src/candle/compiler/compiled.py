@@ -12,7 +12,7 @@ from ..errors import ShapeError, TraceError
 from ..storage import Storage, View, new_view
 from ..tensor import Tensor
 from . import tree
-from .graph import Buffer, Graph, Kind, Ref
+from .graph import Buffer, Graph, Kind, Ref, Renewal
 from .lower import Lowering
 from .memory import Arena, arrange
 from .passes import PASSES
@@ -57,6 +57,8 @@ class Compiled:
             elif buffer.kind in (Kind.CONSTANT, Kind.STATE):
                 self.bound.place(k, buffer.address)
         self._inputs = [(numbers[r.buffer], r) for r in self.graph.inputs]
+        self._given = [k for k, _ in self._inputs]
+        self._given += [numbers[r.ref.buffer] for r in self.graph.renewals]
         self._outputs = [(numbers[r.buffer], r) for r in self.graph.outputs]
 
     def __call__(self, *args: Any, **options: Any) -> Any:
@@ -72,9 +74,12 @@ class Compiled:
                 hint = "compile it again after changing them"
                 raise TraceError("compiled function", "weights as they were", "changed ones", hint)
         given = [_fitting(x, ref) for x, (_, ref) in zip(tensors, self._inputs, strict=True)]
+        given += [_renewed(renewal) for renewal in self.graph.renewals]
         made = [new_view(ref.dtype, ref.shape) for _, ref in self._outputs]
         with self._lock:
-            for view, (k, _) in zip((*given, *made), (*self._inputs, *self._outputs), strict=True):
+            for view, k in zip(given, self._given, strict=True):
+                self.bound.place(k, view.address)
+            for view, (k, _) in zip(made, self._outputs, strict=True):
                 self.bound.place(k, view.address)
             status, failed = self.bound.run()
         if status:
@@ -90,6 +95,11 @@ def _constants_of(buffer: Buffer) -> list[Storage]:
     if buffer.kind is not Kind.CONSTANT:
         return []
     return buffer.owner if isinstance(buffer.owner, list) else [buffer.owner]
+
+
+def _renewed(renewal: Renewal) -> View:
+    first, renewal.first = renewal.first, None
+    return renewal.make() if first is None else first
 
 
 def _fitting(x: Tensor, ref: Ref) -> View:

@@ -7,7 +7,7 @@ storage; movement of data that moves nothing has no node.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from .._native import OPS, plans
 from ..dtype import DType
 from ..shape import Shape, count_of, row_major, stored_bytes
+from ..storage import View
 
 
 class Kind(Enum):
@@ -132,17 +133,28 @@ class Node:
 
 
 @dataclass(eq=False)
+class Renewal:
+    """An input that Python makes before each run; `first` is the view for the first one."""
+
+    make: Callable[[], View]
+    first: View | None
+    ref: Ref
+
+
+@dataclass(eq=False)
 class Graph:
     """Nodes in order; what comes in and goes out, each on a buffer of its own."""
 
     nodes: list[Node]
     inputs: list[Ref]
     outputs: list[Ref]
+    renewals: list[Renewal] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)  # what passes did, for people
 
     def buffers(self) -> list[Buffer]:
         """Every buffer once: inputs, outputs, then as nodes meet them."""
-        found: dict[Buffer, None] = {r.buffer: None for r in (*self.inputs, *self.outputs)}
+        ends = (*self.inputs, *(r.ref for r in self.renewals), *self.outputs)
+        found: dict[Buffer, None] = {r.buffer: None for r in ends}
         for node in self.nodes:
             found.update((r.buffer, None) for r in node.refs())
         return list(found)

@@ -22,7 +22,7 @@ from ..shape import Shape
 from ..storage import Storage, View, distinct_memory, new_view
 from ..tensor import Tensor
 from . import tree
-from .graph import Graph, Kind, Node
+from .graph import Graph, Kind, Node, Renewal
 from .regions import Owner, Regions, block_at, owner_of
 
 _RANDOM = ("uniform", "normal")
@@ -58,6 +58,7 @@ class Tracer:
         self.owners: list[Owner] = []  # of memory that steps may see
         self.keepers: list[Any] = []  # results and records: nothing they hold is freed meanwhile
         self.steps: list[tuple[plans.RawStep, str, str]] = []  # with label and place
+        self.renewals: list[tuple[Callable[[], View], View]] = []
         self.unknown: set[int] = set()  # storages, by address, whose values no one knows
 
     def __enter__(self) -> Tracer:
@@ -145,6 +146,14 @@ class Tracer:
         self.owners += [owner_of(x.data) for x in record.inputs]
         self.read(type(record).__name__)
 
+    def renewed(self, make: Callable[[], View]) -> View:
+        """A view that `make` makes again before each run; this one is for the first."""
+        with tracing.outside():
+            view = make()
+        self.owners.append(owner_of(view))
+        self.renewals.append((make, view))
+        return view
+
     def looked_at(self, view: View) -> None:
         """Bytes are handed out: fine for what Python writes, or for what was there before."""
         if threading.get_ident() != self.thread:
@@ -189,13 +198,18 @@ class Tracer:
         self.read("")
         self.owners += [owner_of(x.data) for x in results]
         memory = Regions(self.steps, self.made, self.owners)
+        renewals: list[Renewal] = []
         nodes = [_node(memory, *found) for found in self.steps]
         given = [memory.of_view(x.data) for x in inputs]
         for k, ref in enumerate(given):
             ref.buffer.kind, ref.buffer.name = Kind.INPUT, f"input {k}"
             ref.buffer.nbytes = ref.nbytes
+        for k, (make, view) in enumerate(self.renewals):
+            ref = memory.of_view(view)
+            ref.buffer.kind, ref.buffer.name = Kind.INPUT, f"number {k}"
+            renewals.append(Renewal(make, view, ref))
         asked = [memory.of_view(x.data) for x in results]
-        graph = Graph(nodes, given, asked)
+        graph = Graph(nodes, given, asked, renewals)
         memory.settle(graph)
         return graph
 

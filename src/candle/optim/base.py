@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from .. import eager, tracing
 from ..autograd import no_grad
 from ..dtype import DType
 from ..errors import DTypeError, FormatError, OptionError
@@ -38,9 +39,7 @@ class Optimizer:
 
     def step(self) -> None:
         """One change of each Var that has a gradient."""
-        rate = self.rate()
-        self.steps += 1
-        given = self.numbers(rate)
+        given = tracing.renewed(self._next_numbers)
         with no_grad():
             for k, v in enumerate(self.variables):
                 grad = v.grad()
@@ -50,6 +49,11 @@ class Optimizer:
                 self.update(k, value, _plain(grad), given)
                 if value is not v:
                     v.set(value.to_dtype(v.dtype))
+
+    def _next_numbers(self) -> View:
+        rate = self.rate()
+        self.steps += 1
+        return self.numbers(rate)
 
     def numbers(self, rate: float) -> View:
         """What `update` needs to know of this step, the same for every variable."""
@@ -66,7 +70,8 @@ class Optimizer:
         """State of a variable by its name, at first zeros like its value; changed in place."""
         found = self.state.get(name)
         if found is None:
-            found = self.state[name] = value.zeros_like()
+            with tracing.outside():  # it is there before the first run of a compiled step
+                found = self.state[name] = value.zeros_like()
         return found
 
     def zero_grad(self) -> None:
@@ -92,6 +97,10 @@ class Optimizer:
             raise FormatError("load_state_dict of an optimizer", 'an integer "steps"', list(state))
         for name, value in found.items():
             self._check_state(name, value)
+        for name, value in self.state.items():
+            if name in found:  # in place: a compiled step goes on with it
+                eager.copy_into(value.data, found[name].data)
+                found[name] = value
         self.steps, self.state = int(steps), found
 
     def _check_state(self, name: str, value: Tensor) -> None:

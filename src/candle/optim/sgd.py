@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .. import steps
-from ..errors import OptionError
+from .. import steps, tracing
+from ..errors import OptionError, TraceError
 from ..storage import View
 from ..tensor import Tensor, Var
 from .base import Optimizer, require
@@ -47,6 +47,9 @@ class SGD(Optimizer):
         moving, first = None, False
         if self.momentum:
             name = f"momentum.{k}"
-            first = name not in self.state
+            first = name not in self.state and tracing.mine() is None
+            if name not in self.state and not first and self.dampening:
+                got = "a first step with dampening"
+                raise TraceError("compile", "a step like all others", got, "take one before")
             moving = self.moving(name, value).data
         steps.sgd(value.data, moving, grad.data, given, first=first, nesterov=self.nesterov)
