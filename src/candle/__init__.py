@@ -39,7 +39,7 @@ from .tensor import Tensor, Var
 
 if TYPE_CHECKING:
     from . import nn
-    from .compiler import compile
+    from .compiler import compile, static
     from .weights import Weights, load_safetensors, save_safetensors
 
 __all__ = [
@@ -77,6 +77,7 @@ __all__ = [
     "randn",
     "save_safetensors",
     "set_threads",
+    "static",
     "threads",
 ]
 
@@ -87,6 +88,7 @@ _LATER = {
     "load_safetensors": "weights",
     "nn": "nn",
     "save_safetensors": "weights",
+    "static": "compiler",
 }
 
 

@@ -36,6 +36,9 @@ class Tracer(Protocol):
     def renewed(self, make: Callable[[], Any]) -> Any:
         """A view that `make` makes again before each run."""
 
+    def evaluate(self) -> None:
+        """Gives every tensor of the trace so far the value that the examples lead to."""
+
     def looked_at(self, view: Any) -> None:
         """The bytes of a view are handed out. Raises TraceError where they are not there."""
 

@@ -6,9 +6,11 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from ..dtype import DType
 from ..errors import FormatError, NativeError
 from .calls import _address
 from .kinds import OPS
+from .layout import Layout
 from .load import ffi, lib
 
 NAMES = list(OPS)
@@ -17,6 +19,7 @@ KEEPS: list[int] = [lib.cdl_op_keeps(i) for i in range(len(NAMES))]
 MAY = lib.CDL_MAY
 
 TAPE_BYTES = 1 << 28  # of address space: pages that nobody writes cost nothing
+_DTYPES = {d.number: d for d in DType}
 _HEAD = struct.Struct("=ii")
 _VIEW = struct.Struct("=Qii8q8q")
 _PARAMS = struct.Struct("=8q2d")
@@ -69,6 +72,15 @@ class Tape:
         while self.read_to < used:
             step, self.read_to = _parse(data, self.read_to)
             yield step
+
+
+def run(step: RawStep) -> int:
+    """Runs a recorded step; its status."""
+    layouts = [Layout.of(_DTYPES[v.dtype], v.shape, v.strides) for v in step.views]
+    pairs = [(v.address, x.address) for v, x in zip(step.views, layouts, strict=True)]
+    flat = [number for pair in pairs for number in pair]
+    views = struct.pack(f"={len(flat)}Q", *flat)
+    return int(lib.cdl_step(step.op, views, len(pairs), _PARAMS.pack(*step.ints, *step.floats)))
 
 
 def _parse(data: Any, at: int) -> tuple[RawStep, int]:

@@ -6,5 +6,6 @@ trace -> graph -> passes -> memory -> lower -> plan bytes; `native/runtime/exec.
 from __future__ import annotations
 
 from .compiled import Compiled, compile
+from .marking import static
 
-__all__ = ["Compiled", "compile"]
+__all__ = ["Compiled", "compile", "static"]

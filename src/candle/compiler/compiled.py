@@ -22,8 +22,8 @@ from .trace import Trace, trace
 def compile(fn: Callable[..., Any], *example_inputs: Any, **options: Any) -> Compiled:
     """`fn` as a plan for arguments of these shapes, dtypes and plain values.
 
-    The examples are not looked at, only their sizes. Raises TraceError where `fn` asks for a
-    tensor's values, draws random numbers, or cannot be traced for another reason it names.
+    Of the examples only the sizes count, but for what `static` marks. Raises TraceError where `fn`
+    asks for a tensor's values, draws random numbers, or keeps a tensor it made.
     """
     return Compiled(fn, trace(fn, example_inputs, options))
 

@@ -14,11 +14,9 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import anomaly, tracing
-from .._native import plans
-from ..dtype import DType
+from .. import anomaly, eager, tracing
+from .._native import plans, status_error
 from ..errors import TraceError
-from ..shape import Shape
 from ..storage import Storage, View, distinct_memory, new_view
 from ..tensor import Tensor
 from . import tree
@@ -44,7 +42,7 @@ def trace(fn: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
     tensors: list[Tensor] = []
     form = tree.flatten((args, options), tensors)
     tracer = Tracer()
-    graph, result = tracer.run(fn, form, [(x.dtype, x.shape) for x in tensors])
+    graph, result = tracer.run(fn, form, tensors)
     tracer.check_kept()
     return Trace(graph, form, result)
 
@@ -58,6 +56,8 @@ class Tracer:
         self.owners: list[Owner] = []  # of memory that steps may see
         self.keepers: list[Any] = []  # results and records: nothing they hold is freed meanwhile
         self.steps: list[tuple[plans.RawStep, str, str]] = []  # with label and place
+        self.examples: list[tuple[View, Tensor]] = []  # of inputs that have no values yet
+        self.evaluated = 0  # steps
         self.renewals: list[tuple[Callable[[], View], View]] = []
         self.unknown: set[int] = set()  # storages, by address, whose values no one knows
 
@@ -78,11 +78,11 @@ class Tracer:
         self.memory.__exit__()
 
     def run(
-        self, fn: Callable[..., Any], form: Any, sizes: list[tuple[DType, Shape]]
+        self, fn: Callable[..., Any], form: Any, examples: Sequence[Tensor]
     ) -> tuple[Graph, Any]:
         """The graph of the function on arguments of this form, and the form of its result."""
         with self:
-            inputs = [self.input(*size) for size in sizes]
+            inputs = [self.input(x) for x in examples]
             args, options = tree.build(form, [*inputs])
             results: list[Tensor] = []
             result = tree.flatten(fn(*args, **options), results)
@@ -167,11 +167,31 @@ class Tracer:
 
     # -- the tape ----------------------------------------------------------------------------------
 
-    def input(self, dtype: DType, shape: Shape) -> Tensor:
-        """An argument: memory that nobody writes."""
-        view = new_view(dtype, shape)
+    def input(self, example: Tensor) -> Tensor:
+        """An argument: memory that nobody writes, but to evaluate."""
+        view = new_view(example.dtype, example.shape)
         self.unknown.add(view.storage.address)
+        self.examples.append((view, example))
         return Tensor.of_view(view)
+
+    def evaluate(self) -> None:
+        """Runs the steps so far. Raises TraceError where one changes what was there before."""
+        self.read("")
+        with tracing.outside():
+            while self.examples:
+                view, example = self.examples.pop()
+                eager.copy_into(view, example.data)
+            for step, _, place in self.steps[self.evaluated :]:
+                self._evaluate(step, place)
+        self.evaluated = len(self.steps)
+
+    def _evaluate(self, step: plans.RawStep, place: str) -> None:
+        for view in step.views[: plans.WRITES[step.op]]:
+            if view.address and block_at(self.made, view.address) is None:
+                got = f"a change in place at {place} before it"
+                raise TraceError("static", "values that looking does not change", got)
+        if status := plans.run(step):
+            raise status_error(step.op, status, [])
 
     def read(self, label: str) -> None:
         """Takes the new steps from the tape; `label` names what asked for them."""
