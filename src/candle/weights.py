@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from . import formats
+from .arguments import require
 from .dtype import DType
-from .errors import FormatError, ShapeError
+from .errors import FormatError, OptionError, ShapeError
 from .formats import GgufFile, SafetensorsFile, SafetensorsFolder, open_folder
-from .shape import Shape
+from .formats.paths import as_path
+from .shape import Shape, as_shape
 from .tensor import Tensor
 
 Source = SafetensorsFile | SafetensorsFolder | GgufFile
+_SOURCES = (SafetensorsFile, SafetensorsFolder, GgufFile)
 
 
 class Weights:
@@ -24,13 +26,15 @@ class Weights:
     """
 
     def __init__(self, source: Source, prefix: str = "") -> None:
+        require("Weights", "an open file or folder of tensors", _SOURCES, source)
+        require("Weights", "a prefix of text", str, prefix)
         self.source = source
         self.prefix = prefix
 
     @staticmethod
     def open(path: str | os.PathLike[str]) -> Weights:
         """Opens a safetensors or `.gguf` file, or a folder of safetensors. Raises FormatError."""
-        where = Path(path)
+        where = as_path(path, "open weights")
         if where.is_dir():
             return Weights(open_folder(where))
         if where.suffix == ".gguf":
@@ -46,8 +50,12 @@ class Weights:
         """The weights below these names: `w.pp("layer", 3)` has the prefix "layer.3."."""
         return Weights(self.source, self.prefix + "".join(f"{n}." for n in names))
 
+    def _full(self, name: str) -> str:
+        require("weights", "a name of text", str, name)
+        return self.prefix + name
+
     def __contains__(self, name: str) -> bool:
-        return self.prefix + name in self.source.tensors
+        return self._full(name) in self.source.tensors
 
     def __iter__(self) -> Iterator[str]:
         n = len(self.prefix)
@@ -55,10 +63,12 @@ class Weights:
 
     def get(self, name: str, shape: Shape | None = None) -> Tensor:
         """The tensor of that name. Raises FormatError if absent, ShapeError for another shape."""
-        full = self.prefix + name
+        full = self._full(name)
         info = self.source.tensors[full]
-        if shape is not None and info.shape != shape:
-            raise ShapeError(f"weights {full}", list(shape), list(info.shape))
+        if shape is not None:
+            wanted = as_shape(f"weights {full}", shape)
+            if info.shape != wanted:
+                raise ShapeError(f"weights {full}", list(wanted), list(info.shape))
         return Tensor.from_buffer(self.source.data(full), info.dtype, info.shape)
 
     def find(self, name: str, shape: Shape | None = None) -> Tensor | None:
@@ -82,7 +92,7 @@ class Weights:
 
 
 def load_safetensors(path: str | os.PathLike[str]) -> dict[str, Tensor]:
-    """All tensors of a file or folder, mapped."""
+    """All tensors of a file or folder, mapped. Raises FormatError, OptionError, OSError."""
     weights = Weights.open(path)
     if isinstance(weights.source, GgufFile):
         raise FormatError(f"load_safetensors {path}", "a safetensors file", "GGUF")
@@ -94,9 +104,16 @@ def save_safetensors(
     tensors: Mapping[str, Tensor],
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Writes tensors to a safetensors file, whole or not at all."""
+    """Writes tensors to a safetensors file, whole or not at all. Raises OptionError, OSError."""
+    if not isinstance(tensors, Mapping):
+        raise OptionError("save_safetensors", "tensors by name", type(tensors).__name__)
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise OptionError("save_safetensors metadata", "texts by name", type(metadata).__name__)
     entries: dict[str, tuple[DType, Shape, memoryview]] = {}
     for name, tensor in tensors.items():
+        if not isinstance(name, str) or not isinstance(tensor, Tensor):
+            got = f"{type(name).__name__}: {type(tensor).__name__}"
+            raise OptionError("save_safetensors", "a Tensor under a name", got)
         whole = tensor.contiguous()
         entries[name] = (whole.dtype, whole.shape, whole.buffer())
     formats.save_safetensors(path, entries, dict(metadata or {}))

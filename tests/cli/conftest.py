@@ -49,6 +49,7 @@ def package(tmp_path_factory: pytest.TempPathFactory, encoder: Path) -> Path:
 def installed(candle: Program, package: Path, encoder: Path) -> Program:
     """The program with that knowledge base as `notes`, and its model where its name leads to."""
     candle("install", package)
-    link = candle.cwd / encoder.name
-    link.symlink_to(encoder, target_is_directory=True)
+    snapshots = candle.cwd / "no-hub" / "hub" / f"models--test--{encoder.name}" / "snapshots"
+    snapshots.mkdir(parents=True)
+    (snapshots / ("0" * 40)).symlink_to(encoder, target_is_directory=True)
     return candle

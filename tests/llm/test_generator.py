@@ -121,6 +121,17 @@ def test_a_prompt_over_the_context_is_an_error_with_both_lengths(smol: Generator
     assert str(len(smol.tokenize(long))) in str(caught.value)
 
 
+def test_a_prompt_far_over_the_context_is_refused_before_it_is_tokenized(
+    smol: Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """100 MB took a minute to be told too long: no token stands for more than some characters."""
+    monkeypatch.setattr(smol.tokenizer._engine, "encode", None)
+    with pytest.raises(ContextLengthError, match=r"100,000,000 characters, at least [\d,]+ tokens"):
+        smol.generate("word " * 20_000_000)
+    with pytest.raises(ContextLengthError, match=r"characters, at least [\d,]+ tokens"):
+        smol.chat([{"role": "user", "content": "word " * 800_000}])
+
+
 def test_the_whole_context_can_be_used_by_the_prompt() -> None:
     small = Generator.load("smollm2-135m-instruct", context=8)
     ids = small.tokenize("one two three four five six seven")[:7]
@@ -176,8 +187,11 @@ def test_ids_outside_the_vocabulary_are_refused(smol: Generator) -> None:
 
 
 def test_an_unknown_option_is_named(smol: Generator) -> None:
-    with pytest.raises(TypeError, match="temprature"):
-        smol.generate("a", temprature=1)
+    for call in (smol.generate, smol.stream):
+        with pytest.raises(OptionError, match=r"generate options.*'temprature'.*'temperature'"):
+            call("a", temprature=1)
+    with pytest.raises(OptionError, match=r"chat options.*'max_token'.*'max_tokens'"):
+        smol.chat([{"role": "user", "content": "a"}], max_token=1)
     with pytest.raises(OptionError, match="stop"):
         smol.generate("a", stop=[""])
 

@@ -10,7 +10,17 @@ from ..llm import Generator
 from ..rag.answer import Answer, ask
 from ..rag.retriever import Document, Retriever
 from . import output
-from .options import NAME, TEXT, filters, json_flag, max_tokens, parse_filters, stream, top_k
+from .options import (
+    NAME,
+    TEXT,
+    embedder,
+    filters,
+    json_flag,
+    max_tokens,
+    parse_filters,
+    stream,
+    top_k,
+)
 from .search import as_object
 
 EPILOG = """\
@@ -42,6 +52,7 @@ _ENDS = {
 )
 @top_k
 @filters
+@embedder
 @max_tokens
 @stream
 @json_flag("Print one JSON object.")
@@ -51,6 +62,7 @@ def command(
     model: str,
     top_k: int,
     conditions: tuple[str, ...],
+    embedder: str | None,
     max_tokens: int,
     stream: bool | None,
     as_json: bool,
@@ -59,7 +71,7 @@ def command(
     keep = parse_filters(conditions)
     streamed = not as_json and (output.is_terminal() if stream is None else stream)
     on_text = output.say_now if streamed else None
-    with Retriever.load(name) as retriever:
+    with Retriever.load(name, embedder) as retriever:
         generator = Generator.load(model)
         answer = ask(
             retriever, generator, question, top_k, keep, max_tokens=max_tokens, on_text=on_text

@@ -144,11 +144,29 @@ def _invoke(arguments: list[str]) -> None:
     if variable in os.environ:
         from click.shell_completion import shell_complete
 
+        _check_completion(variable)
         raise click.exceptions.Exit(
             shell_complete(program, {}, name, variable, os.environ[variable])
         )
     with program.make_context(name, list(arguments)) as context:
         program.invoke(context)
+
+
+def _check_completion(variable: str) -> None:
+    """Raises UsageError unless the environment is what a shell's completion sets."""
+    from click.shell_completion import get_completion_class
+
+    value = os.environ[variable]
+    shell, _, instruction = value.partition("_")
+    if get_completion_class(shell) is None or instruction not in ("source", "complete"):
+        known = "bash_source, zsh_source or fish_source"
+        raise click.UsageError(f"{variable} is for shells: expected {known}, got {value[:80]!r}.")
+    if instruction == "source":
+        return
+    words, at = os.environ.get("COMP_WORDS"), os.environ.get("COMP_CWORD")
+    if words is None or at is None or (shell != "fish" and not at.isdecimal()):
+        wanted = "COMP_WORDS and COMP_CWORD, as a shell sets them"
+        raise click.UsageError(f"{variable} is set, but not {wanted}: unset it.")
 
 
 def _prog_name() -> str:

@@ -97,6 +97,12 @@ stream = click.option(
     default=None,
     help="Print the text as it is made. Default: on a terminal.",
 )
+embedder = click.option(
+    "--embedder",
+    type=NAME,
+    metavar="MODEL",
+    help="Where its embedding model is, a name or a path; one in the file counts as a name.",
+)
 filters = click.option(
     "--filter",
     "conditions",
@@ -143,8 +149,11 @@ def parse_filters(conditions: tuple[str, ...]) -> dict[str, Any] | None:
 def _value(word: str) -> Any:
     try:
         return json.loads(word)
-    except ValueError:
+    except json.JSONDecodeError:
         return word
+    except ValueError:  # Python reads no number of more than some thousand digits
+        what = f"a number of {len(word):,} characters is longer than any that can be stored."
+        raise click.BadParameter(what, param_hint="'--filter'") from None
     except RecursionError:
         what = f"a value of {len(word):,} characters is nested too deeply."
         raise click.BadParameter(what, param_hint="'--filter'") from None

@@ -6,7 +6,7 @@ import click
 
 from ..rag.retriever import Document, Retriever
 from . import output
-from .options import NAME, TEXT, filters, json_flag, parse_filters, top_k
+from .options import NAME, TEXT, embedder, filters, json_flag, parse_filters, top_k
 
 EPILOG = """\
 \b
@@ -25,11 +25,19 @@ With --json each result is one line: an object with score, scores, id, document,
 @click.argument("query", type=TEXT)
 @top_k
 @filters
+@embedder
 @json_flag("Print one JSON object a result.")
-def command(name: str, query: str, top_k: int, conditions: tuple[str, ...], as_json: bool) -> None:
+def command(
+    name: str,
+    query: str,
+    top_k: int,
+    conditions: tuple[str, ...],
+    embedder: str | None,
+    as_json: bool,
+) -> None:
     """Find the chunks nearest to a query."""
     keep = parse_filters(conditions)
-    with Retriever.load(name) as retriever:
+    with Retriever.load(name, embedder) as retriever:
         found = retriever.search(query, top_k, keep)
     for document in found:
         if as_json:

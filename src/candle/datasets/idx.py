@@ -10,11 +10,11 @@ import gzip
 import os
 import sys
 import zlib
-from pathlib import Path
 from typing import BinaryIO, cast
 
 from ..dtype import DType
 from ..errors import FormatError
+from ..formats.paths import as_path, require_file
 from ..shape import MAX_RANK, count_of
 from ..tensor import Tensor
 
@@ -26,27 +26,33 @@ _TYPES = {
     0x0E: (DType.F64, "d"),
 }
 _CHUNK = 1 << 20
+_PACKED_MOST = 100  # times its size that a gzip file may unpack to: MNIST's are below 5
+_PLAIN_MOST = 64 << 20  # bytes that any may
 
 
 def read_idx(path: str | os.PathLike[str]) -> Tensor:
-    """The tensor of an idx file, gzipped or not by its content. Raises FormatError, OSError.
+    """The tensor of an idx file, gzipped or not by its content.
 
-    Never reads or keeps more than the header promises and the file holds.
+    Never reads or keeps more than the header promises and the file holds. A small gzip file that
+    promises very much is refused. Raises FormatError, OptionError, OSError.
     """
-    name = Path(path).name
-    with open(path, "rb") as raw:
+    path = as_path(path, "read idx")
+    name = path.name
+    require_file(path, f"idx {name}")
+    with path.open("rb") as raw:
         packed = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
         if not packed:
             return _read(raw, name)
         try:
+            most = max(_PLAIN_MOST, _PACKED_MOST * os.fstat(raw.fileno()).st_size)
             with gzip.GzipFile(fileobj=raw) as stream:
-                return _read(cast(BinaryIO, stream), name)
+                return _read(cast(BinaryIO, stream), name, most)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise FormatError(f"idx {name}", "a whole gzip file", str(error)) from error
 
 
-def _read(stream: BinaryIO, name: str) -> Tensor:
+def _read(stream: BinaryIO, name: str, most: int | None = None) -> Tensor:
     head = stream.read(4)
     if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in _TYPES:
         wanted = "0 0, a type of 8 (u8), 12 (i32), 13 (f32) or 14 (f64), and a rank"
@@ -58,7 +64,11 @@ def _read(stream: BinaryIO, name: str) -> Tensor:
     if len(sizes) < 4 * rank:
         raise FormatError(f"idx {name}", f"{4 * rank} bytes of sizes", len(sizes))
     shape = tuple(int.from_bytes(sizes[k : k + 4], "big") for k in range(0, 4 * rank, 4))
-    body = _body(stream, name, count_of(shape) * dtype.size)
+    need = count_of(shape) * dtype.size
+    if most is not None and need > most:
+        hint = "unpack it first if it is what you want"
+        raise FormatError(f"idx {name}", f"at most {most:,} bytes in a gzip file", need, hint)
+    body = _body(stream, name, need)
     if dtype.size > 1 and sys.byteorder == "little":
         swapped = array.array(code, bytes(body))
         swapped.byteswap()

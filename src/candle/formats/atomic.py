@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import BinaryIO
+
+from .paths import as_path
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
@@ -16,9 +17,9 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A new binary file that takes the name `path` when the block ends without an error.
 
     Until then nothing is visible under that name; after an error, Ctrl-C included, the partial
-    file is removed and whatever had the name before is untouched. Raises OSError.
+    file is removed and whatever had the name before is untouched. Raises OptionError, OSError.
     """
-    final = Path(path)
+    final = as_path(path, "write a file")
     partial = final.with_name(f".{final.name[:100]}.{os.urandom(8).hex()}.tmp")
     # os.open, not mkstemp: the kernel then applies the user's umask, as for any new file
     stream = os.fdopen(os.open(partial, _FLAGS, 0o666), "w+b")

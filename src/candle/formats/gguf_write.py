@@ -12,6 +12,7 @@ from ..errors import GgufError
 from .atomic import atomic_file
 from .gguf import ALIGNMENT
 from .gguf_types import GGML_NUMBERS, VALUE_NUMBERS, VALUE_TYPES
+from .paths import as_path
 from .table import count_elements
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ def write_gguf(
     A Python value takes the type that GGUF files use for it: bool, str, u32 (i32, u64 or i64 where
     u32 is too small), f32, and arrays of one of these; `Typed` names another. Raises GgufError.
     """
-    op = f"write gguf {os.fspath(path)}"
+    path = as_path(path, "write gguf")
+    op = f"write gguf {path}"
     pairs = dict(metadata)
     if alignment != 32:
         pairs[ALIGNMENT] = Typed("u32", alignment)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-import stat
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from ..errors import FormatError
+from .paths import as_path, require_file
 
 
 class Closing:
@@ -45,9 +44,9 @@ class MappedFile(Closing):
     __slots__ = ("_bytes", "_map", "path", "size")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Map `path`. Raises OSError if it cannot be opened, FormatError if it is no file."""
-        self.path = Path(path)
-        _require_regular(self.path, self.path.stat().st_mode)
+        """Map `path`. Raises OptionError, OSError where it cannot be, FormatError for no file."""
+        self.path = as_path(path, "open a file")
+        require_file(self.path, f"open {self.path}")
         with self.path.open("rb") as stream:
             self.size = os.fstat(stream.fileno()).st_size
             # an empty file cannot be mapped
@@ -93,11 +92,3 @@ class MappedFile(Closing):
             with contextlib.suppress(BufferError):  # views are out: the last of them unmaps
                 self._map.close()
             self._map = None
-
-
-def _require_regular(path: Path, mode: int) -> None:
-    if stat.S_ISREG(mode):
-        return
-    # before open(): opening a pipe would wait for its writer
-    found = "a folder" if stat.S_ISDIR(mode) else "a device, pipe or socket"
-    raise FormatError(f"open {path}", "a file", found)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ..errors import SafetensorsError
 from .mapped import Closing
+from .paths import as_path
 from .safetensors import SafetensorsFile
 from .table import TensorTable
 
@@ -59,7 +60,7 @@ def open_folder(path: str | os.PathLike[str]) -> SafetensorsFolder:
 
     Raises SafetensorsError, also where there is a choice of files: it names them.
     """
-    folder = Path(path)
+    folder = as_path(path, "open a folder")
     op = f"safetensors folder {folder}"
     index = folder / INDEX
     if not index.is_file():

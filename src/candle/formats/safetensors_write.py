@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ..dtype import DType
 from ..errors import SafetensorsError
 from .atomic import atomic_file
+from .paths import as_path
 from .safetensors import MAX_HEADER, TYPES
 from .table import count_elements
 
@@ -33,7 +34,8 @@ def save_safetensors(
     contents alone. Raises SafetensorsError for a dtype that the format does not have, a buffer of
     the wrong length, or a name or metadata that is not text; OSError if the disk refuses.
     """
-    op = f"save {os.fspath(path)}"
+    path = as_path(path, "save safetensors")
+    op = f"save {path}"
     header: dict[str, object] = {}
     if metadata is not None:
         header["__metadata__"] = _check_metadata(op, metadata)

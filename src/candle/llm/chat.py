@@ -17,6 +17,7 @@ from ..formats.tree import refuse_huge
 from ..text import Tokenizer
 from . import marked, sandbox
 from .budget import budget
+from .length import refuse_long
 
 _DEEPEST = 64
 _LONGEST_DATE_FORMAT = 200
@@ -56,16 +57,23 @@ def render_chat(
 
 
 def encode_chat(
-    tokenizer: Tokenizer, template: str, messages: Sequence[Mapping[str, Any]], **options: Any
+    tokenizer: Tokenizer,
+    template: str,
+    messages: Sequence[Mapping[str, Any]],
+    context: int | None = None,
+    **options: Any,
 ) -> list[int]:
     """Token ids of a conversation up to where the answer begins; `options` as in `render_chat`.
 
     There is exactly one BOS in front where the model wants one, whether the template writes it
-    or not.
+    or not. Raises ContextLengthError where the text cannot fit into `context` tokens, if given.
     """
     names = {"bos_token": tokenizer.bos_id, "eos_token": next(iter(tokenizer.eos_ids), None)}
     tokens = {n: "" if i is None else tokenizer.id_to_token(i) for n, i in names.items()}
-    return tokenizer.encode_parts(render_chat(template, messages, **{**tokens, **options}))
+    parts = render_chat(template, messages, **{**tokens, **options})
+    if context is not None:
+        refuse_long("chat", tokenizer, "".join(part.text for part in parts), context)
+    return tokenizer.encode_parts(parts)
 
 
 def _render(template: str, given: Mapping[str, Any]) -> str:

@@ -26,6 +26,7 @@ from ..text import Tokenizer, gguf_tokenizer
 from .cache import KvCache
 from .chat import encode_chat
 from .detok import Detokenizer
+from .length import refuse_long, too_long
 from .options import GenerateOptions
 from .package import open_weights
 from .sampler import Sampler
@@ -190,7 +191,10 @@ class Generator:
 
     def stream(self, prompt: str, **options: Any) -> TextStream:
         """The same in pieces; none of them holds a part of a character or of a stop text."""
-        return self._start(self.tokenize(prompt), options)
+        checked = GenerateOptions.named("generate", options)
+        if isinstance(prompt, str):
+            refuse_long("generate", self.tokenizer, prompt, self.context)
+        return self._start(self.tokenize(prompt), checked)
 
     def chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> Generation:
         """Answers a list of {"role", "content"} through the model's template.
@@ -201,21 +205,19 @@ class Generator:
 
     def stream_chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> TextStream:
         """The same in pieces."""
-        return self._start(self.chat_ids(messages), options)
+        checked = GenerateOptions.named("chat", options)
+        return self._start(self.chat_ids(messages), checked)
 
     def chat_ids(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
         """Token ids of a conversation, up to where the answer begins. Raises TemplateError."""
         if self.template is None:
             hint = "a base model: use generate()"
             raise TemplateError("chat", "a model with a chat template", "none in its file", hint)
-        return encode_chat(self.tokenizer, self.template, messages)
+        return encode_chat(self.tokenizer, self.template, messages, self.context)
 
-    def _start(self, prompt: list[int], options: Mapping[str, Any]) -> TextStream:
-        checked = GenerateOptions.of(**options)
+    def _start(self, prompt: list[int], checked: GenerateOptions) -> TextStream:
         if len(prompt) + (checked.max_tokens != 0) > self.context:
-            room = f"a prompt of fewer than {self.context} tokens (the context)"
-            hint = "shorten it, or load with a greater context"
-            raise ContextLengthError("generate", room, f"{len(prompt)} tokens", hint)
+            raise too_long("generate", self.context, f"{len(prompt)} tokens")
         if not prompt:
             hint = "the model has no BOS to start from"
             raise OptionError("generate", "a prompt of at least one token", "an empty one", hint)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from inspect import signature
+from typing import Any
 
 from ..errors import OptionError
 from .sampler import SamplerOptions, check_whole
@@ -18,6 +21,17 @@ class GenerateOptions:
     sampler: SamplerOptions
     max_tokens: int | None
     stop: tuple[str, ...]
+
+    @staticmethod
+    def named(op: str, options: Mapping[str, Any]) -> GenerateOptions:
+        """Options of the function `op`, by name. Raises OptionError, with the nearest name."""
+        known = sorted(signature(GenerateOptions.of).parameters)
+        for name in options:
+            if name not in known:
+                near = get_close_matches(name, known, 1, 0.5)
+                hint = f"did you mean {near[0]!r}?" if near else ""
+                raise OptionError(f"{op} options", ", ".join(known), repr(name[:80]), hint)
+        return GenerateOptions.of(**options)
 
     @staticmethod
     def of(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from ..errors import NameNotFoundError, PackageError
 from ..formats import GgufFile
+from ..formats.paths import as_path
 from ..models.decoder import DecoderConfig
 from ..package.manifest import Manifest, suggest_name
 from ..package.names import Resolved
@@ -32,18 +32,19 @@ def write_package(
 
     Raises FormatError for a model that cannot run here, PackageError for a bad name or version.
     """
+    model, output = as_path(model, "package model"), as_path(output, "write package")
     with GgufFile.open(model) as file:
         DecoderConfig.read(file.metadata)
         own = {k: file.metadata.get(f"general.{k}") for k in ("license", "name")}
     text = {k: v if isinstance(v, str) else "" for k, v in own.items()}
     manifest = Manifest(
-        name=suggest_name(Path(output).stem) if name is None else name,
+        name=suggest_name(output.stem) if name is None else name,
         version=version,
         kind=KIND,
         license=text["license"] if license is None else license,
         description=text["name"] if description is None else description,
     )
-    return write_entries(output, manifest, {MODEL: Path(model)}, progress)
+    return write_entries(output, manifest, {MODEL: model}, progress)
 
 
 def open_weights(found: Resolved) -> Weights:

@@ -15,7 +15,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import NameNotFoundError, OptionError, PackageError
+from ..errors import NameNotFoundError, PackageError
+from ..formats.paths import path_text
 from ..formats.sniff import HEAD, describe
 from .hub_cache import cache_folder, find_snapshot
 from .manifest import check_name
@@ -54,17 +55,21 @@ _WANTED = {
 
 
 def resolve(
-    name: str | os.PathLike[str], store: Store | None = None, what: str = "model"
+    name: str | os.PathLike[str],
+    store: Store | None = None,
+    what: str = "model",
+    paths: bool = True,
 ) -> Resolved:
     """Find `name`, a path or a name in any capitals; `what` is the word for it in errors.
 
+    With `paths` false it counts as a name only: for one that somebody else's file holds.
     Raises NameNotFoundError that says where it looked and how to get it, and for a path that is
     no model what was found there; OptionError for what is neither, StoreError if the store is
     damaged.
     """
     name = as_name(name, what)
     op = f"{what} {name!r}"
-    found = _from_path(op, name)
+    found = _from_path(op, name) if paths else None
     if found is not None:
         return found
     store = Store() if store is None else store
@@ -78,12 +83,7 @@ def resolve(
 
 def as_name(name: str | os.PathLike[str], what: str) -> str:
     """A name or a path as text. Raises OptionError."""
-    if not isinstance(name, str | os.PathLike):
-        raise OptionError(what, "a name or a path", repr(name)[:80])
-    found = os.fspath(name)
-    if not isinstance(found, str) or not found:
-        raise OptionError(what, "a name or a path", repr(found)[:80])
-    return found
+    return path_text(name, what, "a name or a path")
 
 
 def classify(path: Path, op: str = "model") -> Resolved | None:

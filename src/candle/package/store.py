@@ -27,6 +27,7 @@ from packaging.version import Version
 
 from ..errors import NameNotFoundError, PackageError, StoreError
 from ..formats.atomic import sync_folder
+from ..formats.paths import as_path
 from .format import MANIFEST
 from .lock import FileLock
 from .manifest import Entry, Manifest, check_name, check_version, is_digest
@@ -93,7 +94,7 @@ class Store:
 
     def __init__(self, home: str | os.PathLike[str] | None = None, wait: float = WAIT) -> None:
         """Nothing is created until something is installed."""
-        self.home = default_home() if home is None else Path(home).absolute()
+        self.home = default_home() if home is None else as_path(home, "store").absolute()
         self._wait = wait
 
     def install(
@@ -109,7 +110,8 @@ class Store:
         and version change nothing (`was_present`); other contents need `replace`.
         Raises PackageError for the file, StoreError for the store, LockedError, OSError.
         """
-        op = f"install {os.fspath(path)}"
+        path = as_path(path, "install")
+        op = f"install {path}"
         with PackageReader.open(path) as package:
             name = package.manifest.name if as_name is None else as_name
             check_name(name, op)

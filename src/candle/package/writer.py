@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, Union
 
 from ..errors import PackageError
 from ..formats.atomic import atomic_file
+from ..formats.paths import as_path
 from .format import MANIFEST, Record, central_header, end_records, local_header
 from .manifest import Entry, Manifest
 
@@ -47,7 +48,8 @@ def write_package(
     or on this machine. Sources are read twice. Raises PackageError for a path that some system
     does not take or a file that changes while it is read, OSError if the disk refuses.
     """
-    op = f"write {os.fspath(path)}"
+    path = as_path(path, "write package")
+    op = f"write {path}"
     if MANIFEST in entries:
         raise PackageError(op, f"entries other than {MANIFEST}", MANIFEST, "it is made here")
     total = 2 * sum(_size(source) for source in entries.values())

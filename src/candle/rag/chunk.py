@@ -38,6 +38,7 @@ def chunk_text(text: str, chunk_size: int = CHUNK_SIZE, overlap: int | None = No
 
     Raises OptionError for sizes below 1, or an overlap that is not smaller than the size.
     """
+    _check_text("chunk_text", text)
     overlap = check_sizes(chunk_size, overlap)
     spans = _spans(text, find_breaks(text), 0, len(text), chunk_size, overlap)
     return [Chunk(text[start:end], start, end) for start, end in spans]
@@ -51,6 +52,7 @@ def chunk_markdown(
     A code fence or table that fits into `chunk_size` is never cut. Raises OptionError as
     `chunk_text` does.
     """
+    _check_text("chunk_markdown", text)
     overlap = check_sizes(chunk_size, overlap)
     sections, blocks = read_sections(text)
     breaks = find_breaks(text, [b for b in blocks if b[1] - b[0] <= chunk_size])
@@ -97,6 +99,11 @@ def check_sizes(chunk_size: int, overlap: int | None) -> int:
     if not 0 <= overlap < chunk_size:
         raise OptionError("overlap", f"from 0 to below chunk_size {chunk_size}", overlap)
     return overlap
+
+
+def _check_text(op: str, text: object) -> None:
+    if not isinstance(text, str):
+        raise OptionError(op, "text as str", type(text).__name__)
 
 
 def _section_chunks(

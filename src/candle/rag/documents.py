@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from ..errors import FormatError, NameNotFoundError, OptionError
+from ..formats.paths import as_path
 from ..formats.tree import refuse_huge
 
 TEXT_SUFFIXES = {".txt": "text", ".md": "markdown", ".markdown": "markdown"}
@@ -54,17 +56,21 @@ def read_documents(path: str | Path) -> Iterator[SourceDocument]:
     Raises NameNotFoundError when there is nothing at `path`, and FormatError, naming file and
     line, for what cannot be read exactly: wrong encoding, malformed JSON, a repeated id.
     """
-    path = Path(path)
-    if path.is_dir():
+    path = as_path(path, "read documents")
+    return _read(path)
+
+
+def _read(path: Path) -> Iterator[SourceDocument]:
+    if os.path.isdir(path):
         files, _ = folder_files(path)
         for file in files:
             name = (Path(path.resolve().name) / file.relative_to(path)).as_posix()
             yield from _read_file(file, name)
         return
-    if path.exists() and not path.is_file():  # opening a pipe would wait for its writer
+    if os.path.exists(path) and not path.is_file():  # opening a pipe would wait for its writer
         raise OptionError(f"read {path}", "a file or folder", "a device, pipe or socket")
-    if not path.is_file():
-        raise NameNotFoundError("read documents", "a file or folder", str(path))
+    if not os.path.isfile(path):
+        raise NameNotFoundError("read documents", "a file or folder", str(path)[:300])
     yield from _read_file(path, path.name)
 
 

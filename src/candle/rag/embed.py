@@ -6,15 +6,17 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
+from pathlib import Path
 from typing import Protocol
 
 from .. import functional
 from ..dtype import DType
 from ..errors import ContextLengthError, NameNotFoundError, OptionError
 from ..models.bert import BertEncoder
-from ..package.names import as_name, resolve
+from ..package.names import Resolved, as_name, resolve
 from ..tensor import Tensor
 from ..text.tokenizer import Tokenizer
+from .unpacked import unpacked
 
 BATCH_SIZE = 32
 _BATCH_TOKENS = 16384  # tokens in one batch, padding included: bounds memory for long texts
@@ -77,25 +79,39 @@ class Embedder:
 
     @staticmethod
     def load(name: str | os.PathLike[str]) -> Embedder:
-        """By a known name ("all-minilm-l6-v2"), or a folder in the Hugging Face layout.
+        """By a known name ("all-minilm-l6-v2") or that of an installed encoder; or from a path:
+        a folder in the Hugging Face layout, or a `.candle` file that holds an encoder.
 
         Raises NameNotFoundError, OptionError, FormatError.
         """
         name = as_name(name, "embedding model")
         found = resolve(name, what="embedding model")
-        if found.kind != "folder":
-            expected = "a folder with config.json, model.safetensors and tokenizer.json"
-            raise NameNotFoundError(
-                f"embedding model {name!r}", expected, f"{found.kind} at {found.path}"
-            )
-        file = found.path / "tokenizer.json"
-        if not file.is_file():
-            raise NameNotFoundError(
-                f"embedding model {name!r}", "a tokenizer.json", str(found.path)
-            )
-        encoder = BertEncoder.load(found.path)
         if found.source == "path":
             name = str(found.path.absolute())  # as it is found from any working folder
+        return Embedder._open(name, found)
+
+    @staticmethod
+    def load_known(name: str) -> Embedder:
+        """By name alone: nothing in it is taken for a path. Raises as `load` does."""
+        return Embedder._open(name, resolve(name, what="embedding model", paths=False))
+
+    @staticmethod
+    def _open(name: str, found: Resolved) -> Embedder:
+        op = f"embedding model {name!r}"
+        if found.kind in ("package", "installed"):
+            with unpacked(found, op) as folder:
+                return Embedder._from_folder(name, folder)
+        if found.kind != "folder":
+            expected = "a folder with config.json, model.safetensors and tokenizer.json"
+            raise NameNotFoundError(op, expected, f"{found.kind} at {found.path}")
+        if not (found.path / "tokenizer.json").is_file():
+            raise NameNotFoundError(op, "a tokenizer.json", str(found.path))
+        return Embedder._from_folder(name, found.path)
+
+    @staticmethod
+    def _from_folder(name: str, folder: Path) -> Embedder:
+        file = folder / "tokenizer.json"
+        encoder = BertEncoder.load(folder)
         digest = _model_digest(encoder.digest, file.read_bytes())
         return Embedder(name, encoder, Tokenizer.from_file(file), digest)
 
@@ -165,6 +181,15 @@ class Embedder:
         warnings.warn(TruncationWarning(message), stacklevel=3)
         keep = limit - len(self._ending)
         return [row if len(row) <= limit else row[:keep] + self._ending for row in ids]
+
+
+def load_embedder(embedder: str | os.PathLike[str] | TextEmbedder) -> TextEmbedder:
+    """An embedder by name or path, or itself. Raises OptionError for anything else."""
+    if isinstance(embedder, str | os.PathLike):
+        return Embedder.load(embedder)
+    if not callable(getattr(embedder, "embed", None)):
+        raise OptionError("embedder", "a name, a path or an Embedder", repr(embedder)[:80])
+    return embedder
 
 
 def _model_digest(weights: str, tokenizer: bytes) -> str:

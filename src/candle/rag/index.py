@@ -11,12 +11,12 @@ import os
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ..dtype import DType
 from ..errors import DTypeError, OptionError, ShapeError, StoreError
 from ..formats.atomic import atomic_file
+from ..formats.paths import as_path
 from ..functional import normalize
 from ..tensor import Tensor
 from .segment import IDS, INFO, VECTORS, Segment, SegmentWriter
@@ -40,8 +40,8 @@ class VectorIndex:
         """An empty index. Raises OptionError for an unknown metric or no dimension."""
         if metric not in METRICS:
             raise OptionError("index metric", f"one of {', '.join(METRICS)}", repr(metric))
-        if dimension < 1:
-            raise OptionError("index dimension", "at least 1", dimension)
+        if isinstance(dimension, bool) or not isinstance(dimension, int) or dimension < 1:
+            raise OptionError("index dimension", "a whole number from 1", repr(dimension)[:80])
         self.dimension = dimension
         self.metric = metric
         self._blocks: list[_Block] = []
@@ -134,8 +134,9 @@ class VectorIndex:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> VectorIndex:
-        """Maps a saved index: vectors are used in place. Raises StoreError, FileNotFoundError."""
-        segment = Segment.open(Path(path))
+        """Maps a saved index, vectors in place. Raises OptionError, StoreError, OSError."""
+        path = as_path(path, "open index")
+        segment = Segment.open(path)
         try:
             info = json.loads(bytes(segment.data(INFO)))
             index = cls(int(info["dimension"]), info["metric"])

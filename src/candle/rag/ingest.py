@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from ..errors import OptionError
+from ..formats.paths import as_path
 from ..tensor import Tensor
 from .batch import Batch, NewChunk
 from .chunk import Chunk, chunk_markdown, chunk_text, split_to_fit
@@ -92,12 +93,10 @@ def open_source(documents: object) -> Source:
     Files are read once to the end here, so that an error in their last line shows before
     anything is embedded. Raises FormatError, NameNotFoundError, OptionError.
     """
-    if documents == "":
-        raise OptionError("add documents", "a path or a list of documents", "an empty path")
-    if isinstance(documents, (str, Path)):
-        path = Path(documents)
+    if isinstance(documents, str | os.PathLike):
+        path = as_path(documents, "add documents")
         count = sum(1 for _ in read_documents(path))
-        other = folder_files(path)[1] if path.is_dir() else []
+        other = folder_files(path)[1] if os.path.isdir(path) else []
         return Source(read_documents(path), count, tuple(str(file) for file in other))
     if isinstance(documents, Iterable):
         total = len(documents) if isinstance(documents, (list, tuple)) else None

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from ..errors import NameNotFoundError, PackageError
 from ..package.names import Resolved, as_name, resolve
 from ..package.reader import PackageReader
 from ..package.store import InstalledPackage, default_home
-from .location import INDEX, Base, Location
+from .location import INDEX, Base, Location, TemporaryFolder
 from .schema import DATABASE
 from .segment import Segment
 
@@ -18,7 +18,7 @@ KIND = "knowledge-base"
 _FOLDER_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
 
-def find_knowledge(name: str | Path) -> Location:
+def find_knowledge(name: str | os.PathLike[str]) -> Location:
     """Where the knowledge base `name` lies. Raises NameNotFoundError, StoreError, PackageError.
 
     An installed one is read in place; what is changed of it goes to `overlay_folder(name)`.
@@ -54,9 +54,9 @@ def open_package(path: Path) -> Location:
     package = PackageReader.open(path)
     if package.manifest.kind != KIND:
         raise PackageError(f"open {path}", f"a package of kind {KIND}", package.manifest.kind)
-    temporary = TemporaryDirectory(prefix="candle-")
+    temporary = TemporaryFolder()
     try:
-        database = package.extract(DATABASE, Path(temporary.name) / DATABASE)
+        database = package.extract(DATABASE, temporary.path / DATABASE)
     except BaseException:
         temporary.cleanup()
         raise
@@ -65,7 +65,7 @@ def open_package(path: Path) -> Location:
         return Segment.of_bytes(package.view(f"{INDEX}/{name}"), path)
 
     base = Base(database, package.digest, segment)
-    return Location(Path(temporary.name), base, read_only=True, temporary=temporary)
+    return Location(temporary.path, base, read_only=True, temporary=temporary)
 
 
 def verify_package(path: Path) -> None:

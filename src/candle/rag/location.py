@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import shutil
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 
 from ..errors import StoreError
 from .schema import DATABASE
@@ -29,6 +31,18 @@ class Base:
     open_segment: Callable[[str], Segment]
 
 
+class TemporaryFolder:
+    """A folder that is removed by `cleanup`, or without a word when nothing refers to it."""
+
+    def __init__(self) -> None:
+        self.path = Path(mkdtemp(prefix="candle-"))
+        self._finalizer = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+    def cleanup(self) -> None:
+        """Removes the folder; safe to call twice."""
+        self._finalizer()
+
+
 @dataclass(frozen=True, slots=True)
 class Location:
     """`folder` holds what may be written: all of a knowledge base, or what was changed of `base`.
@@ -39,7 +53,7 @@ class Location:
     folder: Path
     base: Base | None = None
     read_only: bool = False
-    temporary: TemporaryDirectory[str] | None = None
+    temporary: TemporaryFolder | None = None
 
     @property
     def database(self) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sqlite3
 import struct
@@ -15,18 +16,21 @@ from typing import NoReturn
 from ..dtype import DType
 from ..errors import OptionError
 from ..formats.atomic import atomic_file
+from ..formats.paths import as_path
 from ..package.manifest import Embedder as EmbedderEntry
 from ..package.manifest import Manifest
 from ..package.writer import write_package as write_entries
-from .chunk import CHUNK_SIZE
-from .embed import TextEmbedder
+from .chunk import CHUNK_SIZE, check_sizes
+from .embed import TextEmbedder, load_embedder
 from .ingest import AddReport, Progress
 from .knowledge import KIND
-from .location import INDEX
-from .retriever import Retriever
+from .location import INDEX, Location
+from .origin import portable_name, remember
+from .retriever import Retriever, new_settings
 from .schema import DATABASE, create_tables, guard
 from .segment import VECTORS, SegmentWriter
 from .snapshot import View
+from .store import Store
 
 _NOT_IN_NAME = re.compile(r"[^a-z0-9._-]+")
 _HEADER_FIELDS = ((24, 1), (92, 1), (96, 3_040_000))  # change counter, and who wrote it last
@@ -34,7 +38,7 @@ _HEADER_FIELDS = ((24, 1), (92, 1), (96, 3_040_000))  # change counter, and who 
 
 def write_package(
     retriever: Retriever,
-    output: str | Path,
+    output: str | os.PathLike[str],
     name: str | None = None,
     version: str = "1.0.0",
     license: str = "",
@@ -45,12 +49,12 @@ def write_package(
     The file depends on the contents alone: not on the order of changes that led to them, on a
     clock or on this machine. Raises PackageError for a name or version that cannot be one.
     """
-    output = Path(output)
+    output = as_path(output, "write package")
     with TemporaryDirectory(dir=_existing(output.parent), prefix=".candle-") as folder:
         with retriever.store.reading() as view:
             entries = _write_files(view, Path(folder))
             settings = view.snapshot.settings
-        model = EmbedderEntry(_portable(settings.embedder), settings.digest, settings.dimension)
+        model = EmbedderEntry(portable_name(settings.embedder), settings.digest, settings.dimension)
         manifest = Manifest(
             name=package_name(output) if name is None else name,
             version=version,
@@ -64,8 +68,8 @@ def write_package(
 
 def build_package(
     documents: str | Path | Iterable[object],
-    output: str | Path,
-    embedder: str | TextEmbedder = "all-minilm-l6-v2",
+    output: str | os.PathLike[str],
+    embedder: str | os.PathLike[str] | TextEmbedder = "all-minilm-l6-v2",
     chunk_size: int = CHUNK_SIZE,
     overlap: int | None = None,
     name: str | None = None,
@@ -75,16 +79,19 @@ def build_package(
 
     Raises OptionError too where there is nothing to be found in them.
     """
-    output = Path(output)
+    output = as_path(output, "write package")
     package_name(output)
-    with (
-        TemporaryDirectory(dir=_existing(output.parent), prefix=".candle-") as folder,
-        Retriever.create(Path(folder) / "kb", embedder, chunk_size, overlap) as retriever,
-    ):
-        report = retriever.add_documents(documents, progress)
-        if not report.chunks:
-            refuse_nothing(documents, report)
-        write_package(retriever, output, name)
+    overlap = check_sizes(chunk_size, overlap)
+    model = load_embedder(embedder)
+    with TemporaryDirectory(dir=_existing(output.parent), prefix=".candle-") as name_of:
+        folder = Path(name_of) / "kb"
+        Store.create(folder, new_settings(model, chunk_size, overlap))
+        with Retriever(Store(Location(folder)), model) as retriever:
+            report = retriever.add_documents(documents, progress)
+            if not report.chunks:
+                refuse_nothing(documents, report)
+            write_package(retriever, output, name)
+    remember(model)
     return report
 
 
@@ -104,11 +111,6 @@ def package_name(output: Path) -> str:
     if not name:
         raise OptionError("write package", "a file name with a letter or digit", output.name)
     return name
-
-
-def _portable(embedder: str) -> str:
-    """A path on this machine would mean nothing on another: its last part is the name."""
-    return Path(embedder).name if Path(embedder).is_absolute() else embedder
 
 
 def _existing(folder: Path) -> Path:
@@ -159,7 +161,7 @@ def _write_database(
         connection.execute("PRAGMA journal_mode = OFF")  # the file is new: nothing to take back
         connection.execute("PRAGMA synchronous = OFF")  # what reads it copies it
         known = view.snapshot.settings
-        create_tables(connection, replace(known, base="", embedder=_portable(known.embedder)))
+        create_tables(connection, replace(known, base="", embedder=portable_name(known.embedder)))
         connection.execute("BEGIN")
         documents = view.connection.execute("SELECT id, digest FROM documents ORDER BY id")
         connection.executemany("INSERT INTO documents VALUES (?, ?)", documents)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import weakref
 from pathlib import Path
 
 from ..errors import NameNotFoundError, StoreError
@@ -62,7 +63,8 @@ class Pool:
             return
         with self._lock:
             self._closed = True
-            idle, self._idle = self._idle, []
+            idle = [*self._idle]
+            self._idle.clear()
         for connection in idle:
             connection.close()
 
@@ -71,6 +73,16 @@ class Pool:
         self._lock = threading.Lock()
         self._idle = []
         self._closed = False
+        # what is dropped without `close`; nothing here waits, or takes a lock
+        weakref.finalize(self, _abandon, self._idle, self._pid).atexit = False
+
+
+def _abandon(idle: list[sqlite3.Connection], pid: int) -> None:
+    if pid != os.getpid():
+        _INHERITED.extend(idle)
+        return
+    while idle:
+        idle.pop().close()
 
 
 def open_checked(path: Path, *, write: bool = False, immutable: bool = False) -> sqlite3.Connection:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 
 from .batch import Batch, NewChunk
 from .chunk import Chunk
-from .embed import Embedder, TextEmbedder
+from .embed import TextEmbedder, load_embedder
 from .ingest import GROUP, Progress, chunk_ids, embed_checked, fit_chunk
+from .origin import open_embedder, portable_name, remember
 from .snapshot import check_row
 from .store import Store
 
@@ -16,19 +18,24 @@ _Row = tuple[int, str, int, str, str]  # number, id, start, metadata, text
 
 
 def embed_again(
-    store: Store, embedder: str | TextEmbedder | None, progress: Progress | None = None
+    store: Store,
+    embedder: str | os.PathLike[str] | TextEmbedder | None,
+    progress: Progress | None = None,
 ) -> None:
     """Embeds every chunk of `store` again, in one transaction; ids stay.
 
     A chunk beyond the window of the new model is split into "id#1", "id#2" and so on.
     """
     with store.writing() as batch:
-        chosen = batch.settings.embedder if embedder is None else embedder
-        model = Embedder.load(chosen) if isinstance(chosen, str) else chosen
+        if embedder is None:
+            model: TextEmbedder = open_embedder(batch.settings, str(store.location.folder))
+        else:
+            model = load_embedder(embedder)
+        remember(model)
         batch.drop_vectors(
             replace(
                 batch.settings,
-                embedder=model.name,
+                embedder=portable_name(model.name),
                 digest=model.digest,
                 dimension=model.dimension,
             )

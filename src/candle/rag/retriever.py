@@ -8,7 +8,6 @@ for document in retriever.search("how are backups made?"):
 
 from __future__ import annotations
 
-import contextlib
 import operator
 import os
 import unicodedata
@@ -19,16 +18,17 @@ from typing import Any
 
 from ..errors import OptionError, StoreError
 from ..formats.mapped import Closing
+from ..formats.paths import as_path
 from ..package.manifest import created_by
-from ..package.names import as_name
 from .adopt import add_knowledge
 from .chunk import CHUNK_SIZE, check_sizes
 from .documents import PACKAGE_SUFFIX, check_ids
-from .embed import Embedder, TextEmbedder
+from .embed import TextEmbedder, load_embedder
 from .filter import compile_filter
 from .ingest import AddReport, Progress, add_all, open_source
 from .knowledge import find_knowledge, verify_package
 from .location import Location
+from .origin import open_embedder, portable_name, remember
 from .rebuild import embed_again
 from .schema import DATABASE, Settings
 from .snapshot import Found
@@ -67,8 +67,8 @@ class Retriever(Closing):
     @classmethod
     def create(
         cls,
-        path: str | Path,
-        embedder: str | TextEmbedder = "all-minilm-l6-v2",
+        path: str | os.PathLike[str],
+        embedder: str | os.PathLike[str] | TextEmbedder = "all-minilm-l6-v2",
         chunk_size: int = CHUNK_SIZE,
         overlap: int | None = None,
     ) -> Retriever:
@@ -78,21 +78,32 @@ class Retriever(Closing):
         Raises OptionError when something is there already, NameNotFoundError for the embedder.
         """
         overlap = check_sizes(chunk_size, overlap)
+        folder = as_path(path, "knowledge base")
         model = load_embedder(embedder)
-        folder = Path(as_name(path, "knowledge base"))
         Store.create(folder, new_settings(model, chunk_size, overlap))
+        remember(model)
         return cls(Store(Location(folder)), model)
 
     @classmethod
-    def load(cls, name: str | Path, embedder: str | TextEmbedder | None = None) -> Retriever:
+    def load(
+        cls,
+        name: str | os.PathLike[str],
+        embedder: str | os.PathLike[str] | TextEmbedder | None = None,
+    ) -> Retriever:
         """An installed knowledge base by its name, or one at a path.
 
         `embedder` says where its model is, if not under the name that the knowledge base has for
-        it; another model is refused. Raises NameNotFoundError, StoreError for a damaged one.
+        it; another model is refused. A path in the knowledge base is not followed: one that is
+        given here is remembered on this machine. Raises NameNotFoundError, StoreError for a
+        damaged one.
         """
         store = Store(find_knowledge(name))
         try:
-            return cls(store, load_embedder(embedder or store.settings.embedder))
+            if embedder is None:
+                return cls(store, open_embedder(store.settings, f"{os.fspath(name)!r}"))
+            opened = cls(store, load_embedder(embedder))
+            remember(opened.embedder)
+            return opened
         except BaseException:
             store.close()
             raise
@@ -100,8 +111,8 @@ class Retriever(Closing):
     @classmethod
     def rebuild(
         cls,
-        name: str | Path,
-        embedder: str | TextEmbedder | None = None,
+        name: str | os.PathLike[str],
+        embedder: str | os.PathLike[str] | TextEmbedder | None = None,
         progress: Progress | None = None,
     ) -> Retriever:
         """Makes all vectors anew from the stored texts, with another embedder if one is given.
@@ -138,7 +149,7 @@ class Retriever(Closing):
         return f"Retriever({str(self.path)!r}, {self._embedder!r})"
 
     def add_documents(
-        self, documents: str | Path | Iterable[object], progress: Progress | None = None
+        self, documents: str | os.PathLike[str] | Iterable[object], progress: Progress | None = None
     ) -> AddReport:
         """Adds a file, a folder, a `.candle`, or a list of strings or of mappings with `text`
         and optionally `id` and `metadata`. A document whose id is there replaces that one.
@@ -147,7 +158,7 @@ class Retriever(Closing):
         `progress` gets (documents done, documents in all or None). Raises FormatError for what
         cannot be read, LockedError when another process writes.
         """
-        if isinstance(documents, (str, Path)) and is_knowledge(documents):
+        if isinstance(documents, str | os.PathLike) and is_knowledge(documents):
             return self._add_knowledge(Path(documents), progress)
         source = open_source(documents)
         with self._store.writing() as batch:
@@ -206,23 +217,11 @@ class Retriever(Closing):
             check_model(batch.settings, self._embedder, str(self.path))
             return add_knowledge(batch, self._embedder, other, progress)
 
-    def __del__(self) -> None:
-        with contextlib.suppress(Exception):
-            self._store.close()
-
-
-def load_embedder(embedder: str | os.PathLike[str] | TextEmbedder) -> TextEmbedder:
-    """An embedder by name or path, or itself. Raises OptionError for anything else."""
-    if isinstance(embedder, str | os.PathLike):
-        return Embedder.load(embedder)
-    if not callable(getattr(embedder, "embed", None)):
-        raise OptionError("embedder", "a name, a path or an Embedder", repr(embedder)[:80])
-    return embedder
-
 
 def new_settings(embedder: TextEmbedder, chunk_size: int, overlap: int) -> Settings:
     """The settings of a knowledge base made with `embedder`."""
-    settings = Settings(embedder.name, embedder.digest, embedder.dimension, chunk_size, overlap)
+    name = portable_name(embedder.name)
+    settings = Settings(name, embedder.digest, embedder.dimension, chunk_size, overlap)
     return replace(settings, created_by=created_by())
 
 
@@ -245,10 +244,10 @@ def check_model(settings: Settings, embedder: TextEmbedder, where: str) -> None:
         )
 
 
-def is_knowledge(path: str | Path) -> bool:
+def is_knowledge(path: str | os.PathLike[str]) -> bool:
     """Is `path` a `.candle` file or the folder of a knowledge base, rather than of documents?"""
-    path = Path(path)
-    return path.suffix.lower() == PACKAGE_SUFFIX or (path / DATABASE).is_file()
+    path = as_path(path, "add documents")
+    return path.suffix.lower() == PACKAGE_SUFFIX or os.path.isfile(path / DATABASE)
 
 
 def has_words(query: str) -> bool:
@@ -259,6 +258,11 @@ def has_words(query: str) -> bool:
 def _check_search(query: object, top_k: object, mode: object) -> int:
     if not isinstance(query, str):
         raise OptionError("search query", "a string", type(query).__name__)
+    try:
+        query.encode()
+    except UnicodeEncodeError as error:
+        lone = f"U+{ord(query[error.start]):04X} at character {error.start}"
+        raise OptionError("search query", "text without lone surrogates", lone) from None
     if mode not in MODES:
         raise OptionError("search mode", f"one of {', '.join(MODES)}", repr(mode))
     if mode != DENSE:

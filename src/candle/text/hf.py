@@ -7,13 +7,13 @@ which Python sees as a BaseException.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import TokenizerError
-from .token_bytes import TokenBytes, byte_level_bytes, sentencepiece_bytes
+from .token_bytes import BYTE_CHARACTERS, TokenBytes, byte_level_bytes, sentencepiece_bytes
 
 _FRAME: Mapping[str, object] = {
     "version": "1.0",
@@ -69,6 +69,7 @@ class HfEngine:
         tokenizer.no_padding()
         self._tokenizer = tokenizer
         self._plain: Any = None
+        self._bounds: tuple[int, bytes] | None = None
         self._added: dict[int, Any] = tokenizer.get_added_tokens_decoder()
         self._special_ids = frozenset(i for i, token in self._added.items() if token.special)
         self._token_bytes, self.strips_first_space = _reader(_state(tokenizer.decoder))
@@ -138,6 +139,16 @@ class HfEngine:
             return token.encode()
         return self._token_bytes(token)
 
+    def least_tokens(self, text: str) -> int:
+        """A number of tokens that `text` has at least; known for byte-level tokens only."""
+        if self._bounds is None:
+            self._bounds = _bounds(self._tokenizer, self._added.values())
+        longest, dropped = self._bounds
+        if not longest or self._token_bytes is not byte_level_bytes:
+            return 0
+        raw = text.encode("utf-8", "replace")
+        return -(-(len(raw) - sum(raw.count(byte) for byte in dropped)) // longest)
+
     def decode(self, ids: Sequence[int], skip_special: bool) -> str | None:
         """The library's own text where tokens have no exact bytes, else None."""
         if self._token_bytes is not None:
@@ -153,6 +164,28 @@ class HfEngine:
             with guarded("encode", "a vocabulary whose tokens can be added again"):
                 self._plain = _without_special_parsing(self._tokenizer, self._added)
         return self._plain
+
+
+def _bounds(tokenizer: Any, added: Collection[Any]) -> tuple[int, bytes]:
+    """Most bytes of text that one token stands for, and the bytes that stand for none.
+
+    The first is 0 where there is no bound.
+    """
+    vocabulary: dict[str, int] = tokenizer.get_vocab(with_added_tokens=True)
+    absent = (i for i, c in enumerate(BYTE_CHARACTERS) if c not in vocabulary)
+    dropped = bytes(i for i in absent if i < 0xF5 and i not in (0xC0, 0xC1))  # those in UTF-8
+    longest = max(map(len, vocabulary), default=0)  # a character of a token is a byte of text
+    longest = max([longest, *(len(token.content.encode()) for token in added)])
+    normalizer = tokenizer.normalizer
+    if any(token.lstrip or token.rstrip for token in added) or getattr(
+        tokenizer.model, "unk_token", None
+    ):
+        return 0, b""
+    if normalizer is None:
+        return longest, dropped
+    if dropped or json.loads(normalizer.__getstate__()) != {"type": "NFC"}:
+        return 0, b""
+    return 3 * longest, b""  # the 3 bytes of U+212A become the 1 of K, a syllable's 9 become 3
 
 
 def _without_special_parsing(tokenizer: Any, added: Mapping[int, Any]) -> Any:

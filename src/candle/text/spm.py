@@ -111,6 +111,12 @@ class SpmEngine:
         token = self._vocabulary.tokens[token_id]
         return token.encode() if token_id in self._special_ids else sentencepiece_bytes(token)
 
+    def least_tokens(self, text: str) -> int:
+        """A number of tokens that `text` has at least; 0 where unknown neighbours share one."""
+        if not self._vocabulary.byte_ids:
+            return 0
+        return -(-len(text) // max(map(len, self._vocabulary.tokens)))
+
     def decode(self, ids: Sequence[int], skip_special: bool) -> str | None:
         """None: the bytes of the tokens say it all."""
         return None

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ..errors import OptionError, RangeError, TokenizerError
+from ..formats.paths import as_path, require_file
 from .added import AddedTokens
 from .end_tokens import END_TOKENS
 from .hf import HfEngine
@@ -41,6 +42,7 @@ class Engine(Protocol):
     def special_tokens(self) -> Mapping[str, int]: ...
     def is_special(self, token_id: int) -> bool: ...
     def token_bytes(self, token_id: int) -> bytes | None: ...
+    def least_tokens(self, text: str) -> int: ...
     def decode(self, ids: Sequence[int], skip_special: bool) -> str | None: ...
 
 
@@ -68,9 +70,10 @@ class Tokenizer:
         """From a `tokenizer.json`, and the `tokenizer_config.json` beside it where there is one.
 
         Everything about the text comes from `tokenizer.json`; the configuration only names the
-        BOS and EOS. Raises TokenizerError, and OSError where the file cannot be read.
+        BOS and EOS. Raises FormatError, OptionError, and OSError where the file cannot be read.
         """
-        path = Path(path)
+        path = as_path(path, "tokenizer.json")
+        require_file(path, f"tokenizer {path}")
         beside = path.with_name("tokenizer_config.json")
         config = _json_object(beside.read_bytes(), beside.name) if beside.is_file() else {}
         return cls.from_bytes(path.read_bytes(), config)
@@ -138,6 +141,13 @@ class Tokenizer:
             if self._engine.strips_first_space:
                 text = text.removeprefix(" ")
         return text
+
+    def least_tokens(self, text: str) -> int:
+        """A number of tokens that `text` has at least, told from its length alone; 0 if unknown.
+
+        What one token can stand for is bounded by the longest in the vocabulary.
+        """
+        return self._engine.least_tokens(text)
 
     @property
     def vocab_size(self) -> int:
