@@ -3,29 +3,50 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .. import tracing
 from .._native import plans, status_error
 from ..errors import ShapeError, TraceError
+from ..shape import Shape
 from ..storage import Storage, View, new_view
 from ..tensor import Tensor
 from . import tree
+from .dynamic import Dynamic, merged
 from .graph import Buffer, Graph, Kind, Ref, Renewal
 from .lower import Lowering
 from .memory import Arena, arrange
 from .passes import PASSES
+from .size import value_at
 from .trace import Trace, trace
 
 
-def compile(fn: Callable[..., Any], *example_inputs: Any, **options: Any) -> Compiled:
+def compile(
+    fn: Callable[..., Any],
+    *example_inputs: Any,
+    dynamic: Mapping[Any, Any] | None = None,
+    **options: Any,
+) -> Compiled:
     """`fn` as a plan for arguments of these shapes, dtypes and plain values.
+
+    `dynamic` names the sizes that may vary: `{0: {0: "batch"}}` is axis 0 of argument 0, from 1 up
+    to the example's, `{0: {1: ("tokens", 1, 512)}}` one with bounds; a whole number may vary too.
 
     Of the examples only the sizes count, but for what `static` marks. Raises TraceError where `fn`
     asks for a tensor's values, draws random numbers, or keeps a tensor it made.
     """
-    return Compiled(fn, trace(fn, example_inputs, options))
+    sizes = Dynamic(dynamic or {}, example_inputs, options)
+    names, points = sizes.names, sizes.points()
+    at = [sizes.at(example_inputs, options, dict(zip(names, p, strict=True))) for p in points]
+    traces = [trace(fn, *given) for given in at]
+    one = traces[0]
+    if not all(tree.same(t.result, one.result) for t in traces):
+        got = [t.result for t in traces]
+        raise TraceError("compile", "a result that is the same at every size", got)
+    graph = merged([t.graph for t in traces], points) if names else one.graph
+    form = tree.flatten(sizes.hidden(example_inputs, options), [])
+    return Compiled(fn, Trace(graph, form, one.result), sizes)
 
 
 class Compiled:
@@ -34,19 +55,19 @@ class Compiled:
     One call at a time: others wait. Results are new, row-major tensors without a history.
     """
 
-    def __init__(self, fn: Callable[..., Any], traced: Trace) -> None:
-        self.fn = fn
+    def __init__(self, fn: Callable[..., Any], traced: Trace, dynamic: Dynamic) -> None:
+        self.fn, self.dynamic = fn, dynamic
         self.form, self.result = traced.form, traced.result
         self.graph = optimised(traced.graph)
         self.arena: Arena = arrange(self.graph)
-        lowering = Lowering(self.graph, self.arena)
+        lowering = Lowering(self.graph, self.arena, list(dynamic.symbols.values()))
         self.plan = lowering.whole()
         self._seen = [(s, s.changed) for b in self.graph.buffers() for s in _constants_of(b)]
         self._bind(lowering.buffers)
 
     def _bind(self, buffers: list[Buffer]) -> None:
         self.bound = plans.Bound(self.plan)
-        self.bound.bind()
+        self._now: tuple[int, ...] | None = None
         self._lock = threading.Lock()
         self._memory = Storage(self.arena.nbytes) if self.arena.nbytes else None
         numbers = {b: k for k, b in enumerate(buffers)}
@@ -66,17 +87,22 @@ class Compiled:
         if tracing.current:
             return self.fn(*args, **options)
         tensors: list[Tensor] = []
-        form = tree.flatten((args, options), tensors)
+        values = self.dynamic.values(args, options)
+        form = tree.flatten(self.dynamic.hidden(args, options), tensors)
         if len(tensors) != len(self._inputs) or not tree.same(form, self.form):
             raise ShapeError("compiled function", self.form, form, "compile it for these too")
         for storage, changed in self._seen:
             if storage.changed != changed:
                 hint = "compile it again after changing them"
                 raise TraceError("compiled function", "weights as they were", "changed ones", hint)
-        given = [_fitting(x, ref) for x, (_, ref) in zip(tensors, self._inputs, strict=True)]
+        pairs = zip(tensors, self._inputs, strict=True)
+        given = [_fitting(x, ref, values) for x, (_, ref) in pairs]
         given += [_renewed(renewal) for renewal in self.graph.renewals]
-        made = [new_view(ref.dtype, ref.shape) for _, ref in self._outputs]
+        made = [new_view(ref.dtype, _sizes(ref, values)) for _, ref in self._outputs]
         with self._lock:
+            if values != self._now:
+                self.bound.bind(values)
+                self._now = values
             for view, k in zip(given, self._given, strict=True):
                 self.bound.place(k, view.address)
             for view, (k, _) in zip(made, self._outputs, strict=True):
@@ -102,9 +128,14 @@ def _renewed(renewal: Renewal) -> View:
     return renewal.make() if first is None else first
 
 
-def _fitting(x: Tensor, ref: Ref) -> View:
-    if x.shape != ref.shape or x.dtype is not ref.dtype:
-        wanted, got = f"{ref.dtype}{list(ref.shape)}", f"{x.dtype}{list(x.shape)}"
+def _sizes(ref: Ref, values: Sequence[int]) -> Shape:
+    return tuple([value_at(n, values) for n in ref.shape]) if values else ref.shape
+
+
+def _fitting(x: Tensor, ref: Ref, values: Sequence[int]) -> View:
+    shape = _sizes(ref, values)
+    if x.shape != shape or x.dtype is not ref.dtype:
+        wanted, got = f"{ref.dtype}{list(shape)}", f"{x.dtype}{list(x.shape)}"
         raise ShapeError("compiled function", wanted, got, "compile it for these sizes too")
     return x.detach().contiguous().data
 

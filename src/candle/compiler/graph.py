@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from .._native import OPS, plans
+from .._native import OPS, Layout, plans
 from ..dtype import DType
 from ..shape import Shape, count_of, row_major, stored_bytes
-from ..storage import View
+from ..storage import Storage, View
+from .size import Size
 
 
 class Kind(Enum):
@@ -45,7 +46,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Ref:
-    """A window on a buffer: `offset` in bytes, `strides` in elements."""
+    """A window on a buffer: `offset` in bytes, `strides` in elements; each may be a `Size`."""
 
     buffer: Buffer
     offset: int
@@ -83,8 +84,9 @@ class Ref:
         """Whether both may share bytes."""
         if self.buffer is not other.buffer:
             return False
-        (a, b), (c, d) = self.extent(), other.extent()
-        return a < d and c < b
+        ends = (a, b), (c, d) = self.extent(), other.extent()
+        varies = any(isinstance(end, Size) for both in ends for end in both)
+        return varies or (a < d and c < b)
 
 
 def extent(dtype: DType, shape: Shape, strides: Shape, offset: int) -> tuple[int, int]:
@@ -117,6 +119,12 @@ class Node:
     def keeps(self) -> int:
         """How many outputs are read as well; `plans.MAY` where the output may be an input."""
         return plans.KEEPS[OPS[self.op]]
+
+    @property
+    def varies(self) -> bool:
+        """Whether it depends on dynamic sizes."""
+        numbers = [n for r in self.refs() for n in (r.offset, *r.shape, *r.strides)]
+        return any(isinstance(n, Size) for n in (*numbers, *self.ints))
 
     def writes(self) -> list[Ref]:
         """Views it writes."""
@@ -172,6 +180,14 @@ class Graph:
         return {r.buffer for r in self.outputs} | {
             b for b in self.buffers() if b.kind in (Kind.STATE, Kind.OUTPUT)
         }
+
+
+def view_of(ref: Ref | None) -> View | None:
+    """A view of memory that exists in this process."""
+    if ref is None:
+        return None
+    storage = Storage.of_address(ref.buffer.address, ref.buffer.owner, True)
+    return View(storage, ref.offset, Layout.of(ref.dtype, ref.shape, ref.strides))
 
 
 def _by_buffer(found: Iterable[tuple[Node, list[Ref]]]) -> dict[Buffer, list[Node]]:

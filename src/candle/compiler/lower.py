@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from ..shape import MAX_RANK
 from .graph import Buffer, Graph, Kind, Node, Ref
 from .memory import ALIGN, Arena
+from .size import Size, Symbol
 
 VERSION = 1
 ABSENT = 0xFFFFFFFF
@@ -19,6 +20,11 @@ _LAYOUT = struct.Struct(f"<ii{MAX_RANK}q{MAX_RANK}q")
 _VIEW = struct.Struct("<IIq")
 _PARAMS = struct.Struct("<8q2d")
 _STEP = struct.Struct("<4I")
+_SYMBOL = struct.Struct("<qqII")
+_PATCH = struct.Struct("<6I")
+_TERM = struct.Struct("<q8s")
+_SHAPE, _STRIDE, _OFFSET, _PARAM = range(4)  # what a patch changes
+_MOST_SYMBOLS = 8
 
 
 class Table:
@@ -33,11 +39,11 @@ class Table:
         self.entries.append(entry)
         return len(self.entries) - 1
 
-    def share(self, entry: bytes) -> int:
-        """The number of an entry, which may be there already."""
-        found = self.places.get(entry)
+    def share(self, entry: bytes, besides: Hashable = None) -> int:
+        """The number of an entry, which may be there already; `besides` tells equal bytes apart."""
+        found = self.places.get((entry, besides))
         if found is None:
-            found = self.places[entry] = self.add(entry)
+            found = self.places[entry, besides] = self.add(entry)
         return found
 
     def section(self) -> bytes:
@@ -64,20 +70,25 @@ class Text:
 class Lowering:
     """One graph on its way to bytes; `buffers` are numbered as the plan has them."""
 
-    def __init__(self, graph: Graph, arena: Arena) -> None:
-        self.graph, self.arena = graph, arena
+    def __init__(self, graph: Graph, arena: Arena, symbols: Sequence[Symbol] = ()) -> None:
+        self.graph, self.arena, self.given = graph, arena, symbols
         self.buffers = graph.buffers()
         self.text, self.constants = Text(), 0
         self.ops, self.layouts, self.views, self.params, self.steps = (Table() for _ in range(5))
+        self.symbols, self.patches, self.terms = (Table() for _ in range(3))
+        self.patched: set[tuple[int, int, int]] = set()
 
     def whole(self) -> bytes:
         """The plan."""
+        for symbol in self.given:
+            name = self.text.add(symbol.name)
+            self.symbols.add(_SYMBOL.pack(symbol.least, symbol.most, name, 0))
         buffers = [self._buffer(b) for b in self.buffers]
         numbers = {b: k for k, b in enumerate(self.buffers)}
         for node in self.graph.nodes:
             self._step(node, numbers)
-        tables = [self.ops, Table(), _table(buffers), self.layouts, self.views, self.params]
-        tables += [self.steps, Table(), Table()]
+        tables = [self.ops, self.symbols, _table(buffers), self.layouts, self.views, self.params]
+        tables += [self.steps, self.patches, self.terms]
         body = b"".join(t.section() for t in tables)
         body += bytes(self.text.whole) + bytes(-len(self.text.whole) % 8)
         counts = [*(len(t.entries) for t in tables), len(self.text.whole)]
@@ -93,22 +104,44 @@ class Lowering:
         return _BUFFER.pack(buffer.kind.value, self.text.add(buffer.name), buffer.nbytes, offset)
 
     def _step(self, node: Node, numbers: dict[Buffer, int]) -> None:
-        views = [self._view(ref, numbers) for ref in (*node.outs, *node.ins)]
-        first = self.views.add(views[0])
-        for view in views[1:]:
-            self.views.add(view)
+        refs = (*node.outs, *node.ins)
+        first = len(self.views.entries)
+        for ref in refs:
+            self.views.add(self._view(ref, numbers))
         op = self.ops.share(_OP.pack(node.op.encode()))
-        params = self.params.share(_PARAMS.pack(*node.ints, *node.floats))
-        self.steps.add(_STEP.pack(op, first, len(views), params))
+        packed = _PARAMS.pack(*node.ints, *node.floats)
+        params = self._vary(self.params, packed, {_PARAM: node.ints})
+        self.steps.add(_STEP.pack(op, first, len(refs), params))
 
     def _view(self, ref: Ref | None, numbers: dict[Buffer, int]) -> bytes:
         if ref is None:
             return _VIEW.pack(ABSENT, self.layouts.share(_LAYOUT.pack(0, 1, *(0,) * 16)), 0)
         pad = (0,) * (MAX_RANK - len(ref.shape))
         layout = (ref.dtype.number, len(ref.shape), *ref.shape, *pad, *ref.strides, *pad)
-        return _VIEW.pack(
-            numbers[ref.buffer], self.layouts.share(_LAYOUT.pack(*layout)), ref.offset
-        )
+        varying = {_SHAPE: ref.shape, _STRIDE: ref.strides}
+        number = self._vary(self.layouts, _LAYOUT.pack(*layout), varying)
+        self._patch(_OFFSET, len(self.views.entries), 0, ref.offset)
+        return _VIEW.pack(numbers[ref.buffer], number, ref.offset)
+
+    def _vary(self, table: Table, entry: bytes, fields: Mapping[int, Sequence[int]]) -> int:
+        """The number of an entry some of whose fields may be sizes."""
+        sizes = tuple((target, tuple(fields[target])) for target in fields)
+        varies = any(isinstance(n, Size) for _, values in sizes for n in values)
+        number = table.share(entry, sizes if varies else None)
+        for target, values in sizes:
+            for field, value in enumerate(values):
+                self._patch(target, number, field, value)
+        return number
+
+    def _patch(self, target: int, index: int, field: int, value: int) -> None:
+        place = (target, index, field)
+        if not isinstance(value, Size) or place in self.patched:
+            return
+        self.patched.add(place)
+        first = len(self.terms.entries)
+        for powers, factor in value.terms.items():
+            self.terms.add(_TERM.pack(factor, bytes(powers).ljust(_MOST_SYMBOLS, b"\0")))
+        self.patches.add(_PATCH.pack(*place, first, len(value.terms), 0))
 
 
 def _table(entries: list[Any]) -> Table:

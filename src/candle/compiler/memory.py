@@ -26,7 +26,7 @@ class Life:
     @property
     def size(self) -> int:
         """Bytes it takes in the arena."""
-        return -(-self.buffer.nbytes // ALIGN) * ALIGN
+        return -(-int(self.buffer.nbytes) // ALIGN) * ALIGN
 
 
 @dataclass

@@ -36,6 +36,7 @@ class Regions:
         self.made, self.owners = made, owners
         self.blocks: dict[int, Buffer] = {}  # by place in `made`
         found = [_span(v) for step, *_ in steps for v in step.views if v.address]
+        found += [(first, end) for _, first, end in owners]  # whole, whichever part steps see
         foreign = sorted(span for span in found if block_at(made, span[0]) is None)
         self.starts: list[int] = []
         self.foreign: list[Buffer] = []
@@ -90,8 +91,8 @@ class Regions:
             if ref.buffer.kind is Kind.TEMP and ref.buffer not in written:
                 ref.buffer.kind = Kind.CONSTANT
             ref.buffer.nbytes = max(ref.buffer.nbytes, ref.extent()[1])
+        _fit(graph)
         for buffer in graph.buffers():
-            _fit(buffer, graph)
             if buffer.kind in (Kind.CONSTANT, Kind.STATE):
                 self._own(buffer)
 
@@ -112,11 +113,14 @@ def owner_of(view: View) -> Owner:
     return view.storage, *extent(layout.dtype, layout.shape, layout.strides, view.address)
 
 
-def _fit(buffer: Buffer, graph: Graph) -> None:
+def _fit(graph: Graph) -> None:
     """A block of the pool is larger than what was asked for: the bytes that views see."""
-    ends = [r.extent()[1] for n in graph.nodes for r in n.refs() if r.buffer is buffer]
-    ends += [r.extent()[1] for r in (*graph.inputs, *graph.outputs) if r.buffer is buffer]
-    buffer.nbytes = max(ends, default=0)
+    ends: dict[Buffer, int] = {}
+    refs = [r for node in graph.nodes for r in node.refs()]
+    for ref in (*refs, *graph.inputs, *(r.ref for r in graph.renewals), *graph.outputs):
+        ends[ref.buffer] = max(ends.get(ref.buffer, 0), ref.extent()[1])
+    for buffer, end in ends.items():
+        buffer.nbytes = end
 
 
 def _span(view: plans.RawView) -> tuple[int, int]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..._native import Layout, plans
+from ..._native import plans
 from ...launch import call, params
-from ...storage import Storage, View
-from ..graph import Buffer, Graph, Kind, Node, Ref
+from ...storage import Storage
+from ..graph import Buffer, Graph, Kind, Node, view_of
 
 
 def fold_constants(graph: Graph) -> Graph:
@@ -25,6 +25,8 @@ def fold_constants(graph: Graph) -> Graph:
 
 
 def _foldable(node: Node, folded: set[Buffer]) -> bool:
+    if node.varies:
+        return False
     known = all(r.buffer.kind is Kind.CONSTANT or r.buffer in folded for r in node.reads())
     return known and all(r.buffer.kind is Kind.TEMP for r in node.writes())
 
@@ -52,11 +54,3 @@ def _materialise(buffer: Buffer) -> None:
     if not isinstance(buffer.owner, Storage):
         buffer.owner = Storage(buffer.nbytes)
         buffer.address = buffer.owner.address
-
-
-def view_of(ref: Ref | None) -> View | None:
-    """A view of memory that exists in this process."""
-    if ref is None:
-        return None
-    storage = Storage.of_address(ref.buffer.address, ref.buffer.owner, True)
-    return View(storage, ref.offset, Layout.of(ref.dtype, ref.shape, ref.strides))
