@@ -15,7 +15,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src"
 # DESIGN.md's rooms, in the order data flows; rooms of one line share a rank but not each other
 STREET = (
     ("_version", "errors"),
-    ("dtype",),
+    ("dtype", "arguments"),
     ("shape", "device"),
     ("formats",),
     ("fetch",),

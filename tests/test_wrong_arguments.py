@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import candle
-from candle import Device, Tensor, Var
+from candle import Device, Tensor, Var, nn
 from candle import functional as F
 from candle.errors import CandleError
 from candle.op import Activation
@@ -64,6 +64,15 @@ WRONG: dict[str, Callable[[], object]] = {
     "conv1d": lambda: F.conv1d(X, N),
     "max_pool2d": lambda: F.max_pool2d(N, 2),
     "avg_pool2d": lambda: F.avg_pool2d(N, 2),
+    "axis of a scalar": lambda: Tensor(1.0).dim(-1),
+    "apply of text": lambda: X.apply("x"),
+    "pad by numbers": lambda: F.pad(X, A and 3, A and 1),
+    "reduction of a list": lambda: F.mse(X, X, reduction=A and [1]),
+    "mode of a list": lambda: F.pad(X, [(1, 1)], mode=A and []),
+    "5000 digits": lambda: X.sum(10**5000),
+    "groups of text": lambda: nn.GroupNorm(A, X.sum(0), X.sum(0)),
+    "statistics of text": lambda: nn.BatchNorm2d(A, A, A, A),
+    "probability of text": lambda: nn.Dropout(A),
     "mse": lambda: F.mse(X, A and [1.0]),
     "cross_entropy": lambda: F.cross_entropy(X, A and [0, 1, 2, 0]),
 }

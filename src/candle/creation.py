@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import numbers
+
 from . import _native
+from .arguments import one_of, shown
 from .dtype import DType
 from .errors import DTypeError, OptionError
 from .launch import call, params
@@ -10,6 +13,7 @@ from .shape import Shape, as_shape
 from .storage import View, new_view
 
 _FILL, _IOTA = map(_native.op_id, ("fill", "iota"))
+_DRAWS = {name: _native.op_id(name) for name in ("uniform", "normal")}
 _LIMITS = {
     DType.I64: (-(2**63), 2**63 - 1),
     DType.I32: (-(2**31), 2**31 - 1),
@@ -26,6 +30,8 @@ def fits(value: float, dtype: DType) -> bool:
 
 
 def _whole(name: str, value: float, dtype: DType) -> int:
+    if not isinstance(value, numbers.Real):
+        raise DTypeError(name, "a number", shown(value))
     if not fits(value, dtype):
         raise OptionError(name, f"whole numbers that fit {dtype}", value)
     return int(value)
@@ -62,5 +68,5 @@ def iota(dtype: DType, count: int, start: float, step: float) -> View:
 def random(name: str, shape: Shape, seed: int, offset: int) -> View:
     """f32 draws of the counter-based generator: `name` is "uniform" or "normal"."""
     out = new_view(DType.F32, shape)
-    call(_native.op_id(name), [out], params(seed, offset))
+    call(one_of("random", "distribution", name, _DRAWS), [out], params(seed, offset))
     return out

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NoReturn
 
+from .arguments import as_int, require
 from .errors import DeviceError
 
 
@@ -30,8 +31,9 @@ class Device:
     index: int
 
     def __init__(self, kind: DeviceKind, index: int = 0) -> None:
+        require("device", "a DeviceKind", DeviceKind, kind)
         object.__setattr__(self, "kind", kind)
-        object.__setattr__(self, "index", index)
+        object.__setattr__(self, "index", as_int("device", index))
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"a device is frozen: {name}")

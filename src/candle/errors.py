@@ -35,9 +35,9 @@ class CandleError(Exception):
         self.expected = expected
         self.got = got
         self.hint = hint
-        text = f"{op}: expected {expected}" if _is_said(expected) else f"{op}"
+        text = f"{op}: expected {_text(expected)}" if _is_said(expected) else f"{op}"
         if _is_said(got):
-            text += f", got {got}"
+            text += f", got {_text(got)}"
         if hint:
             text += f" ({hint})"
         super().__init__(text)
@@ -49,6 +49,14 @@ class CandleError(Exception):
 def _is_said(value: object) -> bool:
     """Whether a field holds something; an array is asked nothing."""
     return not isinstance(value, str) or value != ""
+
+
+def _text(value: object) -> str:
+    """A field for people; its type where it has no text, as an integer of 5000 digits has none."""
+    try:
+        return str(value)
+    except Exception:
+        return type(value).__name__
 
 
 class ShapeError(CandleError, ValueError):

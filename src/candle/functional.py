@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from . import losses, op
+from .arguments import as_flag, as_float, as_int, as_list, one_of, require
 from .dtype import DType
 from .errors import DTypeError, OptionError, RangeError, ShapeError
 from .op import Activation, Reduction
@@ -31,13 +32,15 @@ def logsumexp(x: Tensor, axis: int = -1, keepdim: bool = False) -> Tensor:
     """log of the sum of exponentials along an axis, without overflow; -inf for a row of -inf."""
     require_tensors("logsumexp", x)
 
+    keeps = as_flag("logsumexp", keepdim)
+
     def run(x: Tensor) -> Tensor:
         top = x.max(axis, keepdim=True).detach()
         top = top.abs().eq(math.inf).where_cond(0.0, top)
         return x.sub(top).exp().sum(axis, keepdim=True).log().add(top)
 
     total = _in_single(run, x)
-    return total if keepdim else total.squeeze(axis)
+    return total if keeps else total.squeeze(axis)
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, epsilon: float = 1e-5) -> Tensor:
@@ -61,11 +64,15 @@ def linear(
 
     The weight may be of a block type: then x is quantised to int8 by blocks of 32, unless `exact`.
     """
-    if not isinstance(activation, Activation):
-        known = ", ".join(Activation.__members__)
-        raise OptionError("linear", f"an Activation ({known})", repr(activation))
+    if activation.__class__ is not Activation:
+        require_activation("linear", activation)
     inputs = (x, weight) if bias is None else (x, weight, bias)
-    return _run(x, op.Linear(inputs, activation, exact))
+    return _run(x, op.Linear(inputs, activation, as_flag("linear", exact)))
+
+
+def require_activation(name: str, activation: Activation) -> None:
+    """Raises OptionError, with all there are, unless it is one."""
+    require(name, f"an Activation ({', '.join(Activation.__members__)})", Activation, activation)
 
 
 def attention(
@@ -90,7 +97,9 @@ def attention(
     if q.rank != 4:
         raise ShapeError("attention", "q of [b,t,h,d]", list(q.shape))
     used = 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale
-    return _run(q, op.Attention(inputs, used, causal, position, window, softcap))
+    return _run(
+        q, op.Attention(inputs, used, as_flag("attention", causal), position, window, softcap)
+    )
 
 
 def rope(
@@ -108,7 +117,8 @@ def rope(
     if x.rank == 0:
         raise ShapeError("rope", "x of [.., t, h, d]", list(x.shape))
     inputs = (x, positions) if factors is None else (x, positions, factors)
-    return _run(x, op.Rope(inputs, x.shape[-1] if width is None else width, base, neox, scale))
+    used = x.shape[-1] if width is None else as_int("rope", width)
+    return _run(x, op.Rope(inputs, used, base, as_flag("rope", neox), scale))
 
 
 def embedding(table: Tensor, indices: Tensor) -> Tensor:
@@ -125,7 +135,7 @@ def nearest(
     than k rows match, the rest is score -inf and row -1.
     """
     inputs = (queries, vectors) if mask is None else (queries, vectors, mask)
-    scores, rows = _run(queries, op.Nearest(inputs, k))
+    scores, rows = _run(queries, op.Nearest(inputs, as_int("nearest", k)))
     return scores, rows
 
 
@@ -146,6 +156,7 @@ def normalize(x: Tensor, epsilon: float = 1e-12) -> Tensor:
     by its greatest element first.
     """
     require_tensors("normalize", x)
+    epsilon = as_float("normalize", epsilon, "an epsilon")
 
     def run(x: Tensor) -> Tensor:
         if not x.shape or not x.shape[-1]:
@@ -183,6 +194,7 @@ def bce_with_logits(
     """
     _same_shape("bce_with_logits", logits, target)
     kind = _reduction("bce_with_logits", reduction)
+    _require_given("bce_with_logits", weight, pos_weight)
     return _in_single(
         lambda *given: _reduced(_bce(*given), kind), logits, target, weight, pos_weight
     )
@@ -209,6 +221,7 @@ def contrastive(x: Tensor, target: Tensor, temperature: float = 0.05) -> Tensor:
     _same_shape("contrastive", x, target)
     if x.rank != 2 or not x.shape[0]:
         raise ShapeError("contrastive", "[n, d] with rows", list(x.shape))
+    temperature = as_float("contrastive", temperature, "a temperature")
     if not temperature > 0:
         raise OptionError("contrastive", "a temperature above 0", temperature)
 
@@ -249,12 +262,14 @@ def cross_entropy(
     is 0 (not NaN) where every target is ignored. `reduction`: mean, sum or none. Raises RangeError
     (an IndexError) that names row and value for a target that is no class.
     """
-    kind = _reduction("cross_entropy", reduction)
+    kind, ignored = _reduction("cross_entropy", reduction), as_int("cross_entropy", ignore_index)
+    _require_given("cross_entropy", weight)
+    smoothing = as_float("cross_entropy", label_smoothing, "a label_smoothing")
     logits, rows, shape = _class_rows("cross_entropy", logits, targets)
 
     def run(logits: Tensor, weight: Tensor | None) -> Tensor:
         inputs = (logits, rows) if weight is None else (logits, rows, weight)
-        return _run(logits, op.CrossEntropy(inputs, kind, ignore_index, label_smoothing))
+        return _run(logits, op.CrossEntropy(inputs, kind, ignored, smoothing))
 
     made = _in_single(run, logits, weight)
     return made.reshape(shape) if kind is Reduction.NONE else made
@@ -272,19 +287,20 @@ def nll_loss(
 
     All else is as with `cross_entropy`, which is this after log_softmax, but quicker.
     """
-    kind = _reduction("nll_loss", reduction)
+    kind, ignored = _reduction("nll_loss", reduction), as_int("nll_loss", ignore_index)
     log_probs, rows, shape = _class_rows("nll_loss", log_probs, targets)
     classes = log_probs.shape[1]
+    _require_given("nll_loss", weight)
     if weight is not None and weight.shape != (classes,):
         raise ShapeError("nll_loss", f"a weight of [{classes}]", list(weight.shape))
-    counts = rows.ne(ignore_index)
+    counts = rows.ne(ignored)
     places = counts.where_cond(rows, 0)
 
     def run(log_probs: Tensor, weight: Tensor | None) -> Tensor:
         try:
             own = log_probs.gather(places.unsqueeze(1), 1).squeeze(1).neg()
         except RangeError as error:
-            raise losses.stray("nll_loss", classes, rows.data, ignore_index) from error
+            raise losses.stray("nll_loss", classes, rows.data, ignored) from error
         shares = counts.to_dtype(own.dtype)
         if weight is not None:
             shares = shares.mul(weight.index_select(places))
@@ -320,14 +336,17 @@ def _reduced(loss: Tensor, kind: Reduction) -> Tensor:
     return loss.sum() if kind is Reduction.SUM else loss.mean()
 
 
+_REDUCTIONS = {"none": Reduction.NONE, "sum": Reduction.SUM, "mean": Reduction.MEAN}
+
+
 def _reduction(name: str, text: str) -> Reduction:
-    found = {"none": Reduction.NONE, "sum": Reduction.SUM, "mean": Reduction.MEAN}.get(text)
-    if found is None:
-        raise OptionError(name, "a reduction of none, sum or mean", text)
-    return found
+    return one_of(name, "reduction", text, _REDUCTIONS)
 
 
 # -- margins ---------------------------------------------------------------------------------------
+
+
+_MODES = {mode: mode for mode in ("constant", "replicate", "reflect")}
 
 
 def pad(
@@ -342,19 +361,18 @@ def pad(
     on the edge; margins are shorter than the axis). Raises OptionError.
     """
     require_tensors("pad", x)
-    pairs = [as_ints("pad", pair) for pair in margins]
+    pairs = [as_ints("pad", pair) for pair in as_list("pad", margins, "a pair for each axis")]
     if len(pairs) > x.rank or any(len(p) != 2 or min(p) < 0 for p in pairs):
         wanted = f"pairs of 0 or more for at most {x.rank} axes"
         raise OptionError("pad", wanted, [list(p) for p in pairs])
     whole = [(0, 0)] * (x.rank - len(pairs)) + pairs
-    if mode == "constant":
+    how = one_of("pad", "mode", mode, _MODES)
+    if how == "constant":
         before, after = (tuple(p[side] for p in whole) for side in range(2))
         return _run(x, op.Pad((x,), before, after, value))
-    if mode not in ("replicate", "reflect"):
-        raise OptionError("pad", "a mode of constant, replicate or reflect", mode)
     for axis, pair in enumerate(whole):
         if any(pair):
-            x = _beside_itself(mode, x, axis, *pair)
+            x = _beside_itself(how, x, axis, *pair)
     return x
 
 
@@ -400,7 +418,11 @@ def upsample_bilinear2d(
     Centres of elements lie where those of the whole image do; with `align_corners` the outermost
     elements stay where they are. Smaller sizes are legal, and not smoothed. Raises OptionError.
     """
-    how = op.Resampling.CORNERS if align_corners else op.Resampling.LINEAR
+    how = (
+        op.Resampling.CORNERS
+        if as_flag("upsample_bilinear2d", align_corners)
+        else op.Resampling.LINEAR
+    )
     return _resize("upsample_bilinear2d", x, size, scale, how)
 
 
@@ -431,6 +453,11 @@ def _pair(name: str, value: int | Sequence[int]) -> Shape:
     return found * 2 if len(found) == 1 else found
 
 
+def _require_given(name: str, *values: Tensor | None) -> None:
+    """Raises DTypeError unless those that are given are tensors."""
+    require_tensors(name, *(v for v in values if v is not None))
+
+
 def _in_single(function: Callable[..., Tensor], x: Tensor, *others: Tensor | None) -> Tensor:
     """Half precision through f32: the sums are kept there, and the result is rounded once."""
     if x.dtype not in (DType.F16, DType.BF16):
@@ -455,11 +482,13 @@ def conv2d(
     not fit, OptionError for a stride or dilation below 1.
     """
     require_tensors("conv2d", x, weight)
+    _require_given("conv2d", bias)
     where = (_pair("stride", stride), _pair("padding", padding), _pair("dilation", dilation))
+    parts = as_int("conv2d", groups, "an integer of groups")
 
     def run(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         inputs = (x, weight) if bias is None else (x, weight, bias)
-        return _run(x, op.Conv2d(inputs, *where, groups))
+        return _run(x, op.Conv2d(inputs, *where, parts))
 
     return _in_single(run, x, weight, bias)
 
@@ -481,8 +510,10 @@ def conv_transpose2d(
     below the stride: it chooses among the sizes that conv2d makes p of.
     """
     require_tensors("conv_transpose2d", x, weight)
+    _require_given("conv_transpose2d", bias)
     where = (_pair("stride", stride), _pair("padding", padding), _pair("dilation", dilation))
     more = _pair("output_padding", output_padding)
+    parts = as_int("conv_transpose2d", groups, "an integer of groups")
     if x.rank != 4 or weight.rank != 4:
         raise ShapeError("conv_transpose2d", "4 axes", [list(x.shape), list(weight.shape)])
     if not all(0 <= m < s for m, s in zip(more, where[0], strict=True)):
@@ -496,7 +527,7 @@ def conv_transpose2d(
 
     def run(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         inputs = (x, weight) if bias is None else (x, weight, bias)
-        return _run(x, op.ConvTranspose2d(inputs, *where, groups, size))
+        return _run(x, op.ConvTranspose2d(inputs, *where, parts, size))
 
     return _in_single(run, x, weight, bias)
 
@@ -574,9 +605,8 @@ def max_pool2d(
     size = _pair("kernel", kernel)
     step = size if stride is None else _pair("stride", stride)
     margin, apart = _pair("padding", padding), _pair("dilation", dilation)
-    return _in_single(
-        lambda x: _run(x, op.MaxPool2d((x, x), size, step, margin, apart, ceil_mode)), x
-    )
+    ceil = as_flag("max_pool2d", ceil_mode)
+    return _in_single(lambda x: _run(x, op.MaxPool2d((x, x), size, step, margin, apart, ceil)), x)
 
 
 def avg_pool2d(
@@ -592,6 +622,5 @@ def avg_pool2d(
     size = _pair("kernel", kernel)
     step = size if stride is None else _pair("stride", stride)
     margin = _pair("padding", padding)
-    return _in_single(
-        lambda x: _run(x, op.AvgPool2d((x,), size, step, margin, ceil_mode, count_include_pad)), x
-    )
+    ceil, whole = as_flag("avg_pool2d", ceil_mode), as_flag("avg_pool2d", count_include_pad)
+    return _in_single(lambda x: _run(x, op.AvgPool2d((x,), size, step, margin, ceil, whole)), x)

@@ -5,14 +5,14 @@ A generator is a counter: draws depend on the seed and on how many came before, 
 
 from __future__ import annotations
 
-import operator
 import os
 import threading
 from collections.abc import Sequence
 
 from . import creation
-from .errors import OptionError
-from .shape import as_shape, count_of
+from .arguments import as_int, shown
+from .errors import DTypeError, OptionError
+from .shape import as_ints, as_shape, count_of
 from .storage import View
 
 
@@ -40,9 +40,9 @@ class Generator:
     def manual_seed(self, seed: int) -> None:
         """Starts anew from a seed. Raises OptionError."""
         try:
-            wanted = operator.index(seed)
-        except TypeError as error:
-            raise OptionError("manual_seed", "an integer", seed) from error
+            wanted = as_int("manual_seed", seed)
+        except DTypeError as error:
+            raise OptionError("manual_seed", "an integer", shown(seed)) from error
         if not 0 <= wanted < 2**63:
             raise OptionError("manual_seed", "0 <= seed < 2**63", seed)
         with _guard.lock:
@@ -54,9 +54,12 @@ class Generator:
             return self.seed, self.offset
 
     def restore(self, state: tuple[int, int]) -> None:
-        """Goes on from a state."""
+        """Goes on from a state. Raises ShapeError, OptionError."""
+        found = as_ints("restore", state)
+        if len(found) != 2 or not all(0 <= n < 2**63 for n in found):
+            raise OptionError("restore", "a seed and an offset below 2**63", state)
         with _guard.lock:
-            self.seed, self.offset = state
+            self.seed, self.offset = found
 
     def draw(self, name: str, shape: int | Sequence[int]) -> View:
         """The next f32 draws of this shape; `name` is "uniform" or "normal"."""

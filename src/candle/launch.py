@@ -27,7 +27,7 @@ def params(*ints: int, f: Sequence[float] = ()) -> bytes:
     padded = (*f, *(0.0,) * (2 - len(f)))
     try:
         return _params(*ints, *(0,) * (8 - len(ints)), *padded)
-    except (struct.error, OverflowError) as error:
+    except (struct.error, OverflowError, TypeError) as error:
         wanted = "whole numbers below 2**63, and floats"
         raise OptionError("parameters", wanted, [*ints, *f], str(error)) from error
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from . import autograd, op
-from .errors import DTypeError, OptionError
+from .arguments import as_list, require, require_function
+from .errors import DTypeError
 from .generator import Generator, default
 from .storage import changes
 from .tensor import Tensor, require_tensors
@@ -46,11 +47,10 @@ def checkpoint(
     Raises DTypeError, OptionError; GradientError in backward where a Var was changed in between.
     """
     require_tensors("checkpoint", *inputs)
-    if not callable(function):
-        raise OptionError("checkpoint", "a function", type(function).__name__)
-    if not all(isinstance(g, Generator) for g in generators):
-        raise OptionError("checkpoint", "generators that are Generators", generators)
-    again = _Again(function, (default, *generators))
+    require_function("checkpoint", function)
+    sources = as_list("checkpoint", generators, "generators")
+    require("checkpoint", "generators that are Generators", Generator, *sources)
+    again = _Again(function, (default, *sources))
     with autograd.no_grad():
         made = function(*inputs)
     if not isinstance(made, Tensor) or not made.dtype.is_float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 
+from .arguments import as_int, shown
 from .dtype import DType
 from .errors import DTypeError, RangeError, ShapeError
 
@@ -66,15 +67,7 @@ def as_ints(op: str, value: int | Sequence[int]) -> Shape:
     try:
         return tuple(map(operator.index, value))  # type: ignore[arg-type]
     except TypeError as error:
-        raise ShapeError(op, "integers", repr(value)) from error
-
-
-def as_int(op: str, value: int) -> int:
-    """One integer. Raises DTypeError for anything else."""
-    try:
-        return operator.index(value)
-    except TypeError as error:
-        raise DTypeError(op, "an integer", repr(value)) from error
+        raise ShapeError(op, "integers", shown(value)) from error
 
 
 def as_shape(op: str, value: int | Sequence[int]) -> Shape:
@@ -94,10 +87,7 @@ def axis_of(op: str, axis: int, rank: int) -> int:
     if axis.__class__ is int and 0 <= axis < rank:
         return axis
     most = rank or 1
-    try:
-        at = operator.index(axis)
-    except TypeError as error:
-        raise DTypeError(op, "an integer axis", axis) from error
+    at = as_int(op, axis, "an integer axis")
     if not -most <= at < most:
         raise RangeError(op, f"an axis in [{-most}, {most - 1}]", axis)
     return at + most if at < 0 else at

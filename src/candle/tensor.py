@@ -18,6 +18,7 @@ from typing import Any, overload
 from . import autograd, creation, eager, generator, nested, op, tracing
 from ._native import Layout
 from .anomaly import check, watching
+from .arguments import as_flag, as_int, as_list, require
 from .device import CPU, Device
 from .dtype import DType, promote
 from .errors import DTypeError, GradientError, OptionError, RangeError, ShapeError
@@ -27,7 +28,6 @@ from .op import BinaryKind, CompareKind, ReduceKind, UnaryKind
 from .shape import (
     MAX_RANK,
     Shape,
-    as_int,
     as_ints,
     as_shape,
     axes_of,
@@ -88,7 +88,8 @@ class Tensor:
         """
         try:
             made = _runners[type(record)](record, [x.data for x in record.inputs])
-        except AttributeError:
+        except (AttributeError, KeyError):
+            require("apply", "a record of candle.op", op.Record, record)
             require_tensors(type(record).__name__, *record.inputs)
             raise
         if type(made) is tuple:
@@ -115,7 +116,8 @@ class Tensor:
 
     def _reduce(self, kind: ReduceKind, axes: Axes, keepdim: bool, correction: int = 0) -> Tensor:
         found = axes_of(kind.value, axes, self.data.layout.rank)
-        return self._of(op.Reduce((self,), kind, found, keepdim, correction))
+        keeps = keepdim if keepdim.__class__ is bool else as_flag(kind.value, keepdim)
+        return self._of(op.Reduce((self,), kind, found, keeps, correction))
 
     # -- creation ----------------------------------------------------------------------------------
 
@@ -215,6 +217,8 @@ class Tensor:
         """
         import numpy
 
+        if not hasattr(source, "__dlpack__") or isinstance(source, type):
+            raise DTypeError("from_dlpack", "a tensor with __dlpack__", type(source).__name__)
         return Tensor.from_numpy(numpy.from_dlpack(source))
 
     # -- facts -------------------------------------------------------------------------------------
@@ -246,7 +250,7 @@ class Tensor:
 
     def dim(self, axis: int) -> int:
         """Size of one axis."""
-        return self.shape[axis_of("dim", axis, self.rank)]
+        return self.shape[_real_axis("dim", axis, self)]
 
     @property
     def count(self) -> int:
@@ -369,7 +373,7 @@ class Tensor:
 
     def gelu(self, tanh: bool = False) -> Tensor:
         """x times the normal distribution function of x; its tanh approximation on request."""
-        return self._unary(UnaryKind.GELU_TANH if tanh else UnaryKind.GELU)
+        return self._unary(UnaryKind.GELU_TANH if as_flag("gelu", tanh) else UnaryKind.GELU)
 
     def silu(self) -> Tensor:
         """x * sigmoid(x)."""
@@ -487,7 +491,7 @@ class Tensor:
         """
         at, last = _real_axis("sort", axis, self), self.data.layout.rank - 1
         rows = self.transpose(at, last)
-        values, indices = rows.apply(op.Sort((rows,), bool(descending)))
+        values, indices = rows.apply(op.Sort((rows,), as_flag("sort", descending)))
         return values.transpose(at, last), indices.transpose(at, last)
 
     def softmax(self, axis: int = -1, log: bool = False) -> Tensor:
@@ -499,7 +503,7 @@ class Tensor:
         if last < 0:
             return self.unsqueeze(0).softmax(0, log).squeeze(0)
         rows = self.transpose(at, last)
-        return rows._of(op.Softmax((rows,), log)).transpose(at, last)
+        return rows._of(op.Softmax((rows,), as_flag("softmax", log))).transpose(at, last)
 
     # -- products ----------------------------------------------------------------------------------
 
@@ -651,6 +655,7 @@ class Tensor:
 
     def index_select(self, indices: Tensor, axis: int = 0) -> Tensor:
         """Elements of `axis` at `indices` (any shape along axis 0, else 1-D). Raises RangeError."""
+        require_tensors("index_select", indices)
         at = _real_axis("index_select", axis, self)
         if at == 0:
             return self.apply(op.Take((self, indices)))
@@ -686,11 +691,12 @@ class Tensor:
 
     def new_indices(self, values: Sequence[int]) -> Tensor:
         """An i64 index tensor beside this one."""
-        return Tensor(list(values), DType.I64)
+        return Tensor(as_list("new_indices", values, "integers"), DType.I64)
 
     def new_range(self, start: int, count: int, step: int) -> Tensor:
         """`count` i64 indices from `start` on, on this device."""
-        return Tensor.of_view(creation.iota(DType.I64, count, start, step))
+        first, n, by = (as_int("new_range", v) for v in (start, count, step))
+        return Tensor.of_view(creation.iota(DType.I64, n, first, by))
 
     # -- gradients ---------------------------------------------------------------------------------
 
@@ -712,7 +718,8 @@ class Tensor:
         if grad.shape != self.shape or grad.dtype is not self.dtype:
             wanted, got = (f"{t.dtype}{list(t.shape)}" for t in (self, grad))
             raise ShapeError("backward", f"a gradient of {wanted}", got)
-        for value, found in autograd.backward(self, grad, retain_graph, create_graph):
+        retain, create = (as_flag("backward", flag) for flag in (retain_graph, create_graph))
+        for value, found in autograd.backward(self, grad, retain, create):
             before = value._grad
             value._grad = found if before is None else before.add(found)
 
@@ -905,9 +912,10 @@ def _some_tensors(name: str, values: Iterable[Tensor]) -> list[Tensor]:
 
 def _source(name: str, given: generator.Generator | None) -> generator.Generator:
     """Where random numbers come from. Raises OptionError."""
-    if given is not None and not isinstance(given, generator.Generator):
-        raise OptionError(name, "a Generator", type(given).__name__)
-    return given or generator.default
+    if given is None:
+        return generator.default
+    require(name, "a Generator", generator.Generator, given)
+    return given
 
 
 def _result(data: View, record: Any) -> Tensor:

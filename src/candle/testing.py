@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from .arguments import as_float, as_int, require_function
 from .dtype import DType
 from .errors import DTypeError
-from .tensor import Tensor, Var
+from .tensor import Tensor, Var, require_tensors
 
 Function = Callable[..., Tensor]
 
@@ -19,6 +20,8 @@ def assert_close(got: Tensor, wanted: Any, rtol: float = 1e-5, atol: float = 1e-
     `wanted` is a Tensor, nested lists or a number of the same shape; NaN equals NaN. The message
     names the worst element.
     """
+    require_tensors("assert_close", got)
+    rtol, atol = (as_float("assert_close", v, "a tolerance") for v in (rtol, atol))
     right = wanted if isinstance(wanted, Tensor) else Tensor(wanted, DType.F64)
     if got.shape != right.shape:
         raise AssertionError(f"shape {list(got.shape)}, wanted {list(right.shape)}")
@@ -43,11 +46,17 @@ def gradcheck(
     Inputs are f64; the function's result may have any shape. `order=2` checks the gradient of the
     gradient too. Raises AssertionError with the input, the element and both slopes.
     """
+    require_function("gradcheck", function)
+    require_tensors("gradcheck", *inputs)
+    order = as_int("gradcheck", order, "an order of 1 or 2")
+    epsilon = as_float("gradcheck", epsilon, "an epsilon")
+    tolerance = as_float("gradcheck", tolerance, "a tolerance")
     if any(x.dtype is not DType.F64 for x in inputs):
         raise DTypeError("gradcheck", "inputs of f64", [str(x.dtype) for x in inputs])
 
     def scalar(*values: Tensor) -> Tensor:
         out = function(*values)
+        require_tensors("gradcheck", out)
         return out.to_dtype(DType.F64).mul(_weights(out.shape)).sum()
 
     _check_slopes(scalar, inputs, epsilon, tolerance)

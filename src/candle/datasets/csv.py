@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
+from ..arguments import require, shown
 from ..dtype import DType
-from ..errors import CandleError, FormatError
+from ..errors import CandleError, FormatError, OptionError
+from ..formats.paths import as_path
 from ..tensor import Tensor
 
 Column = Tensor | list[str]
@@ -28,8 +29,12 @@ def read_csv(
     Without it, columns are i64 where all fields are integers, else f32 where all are numbers, else
     lists of str. Raises FormatError with the line for what does not fit, and OSError.
     """
-    name = Path(path).name
-    with open(path, encoding="utf-8-sig", newline="") as stream:
+    where = as_path(path, "read csv")
+    require("read csv", "dtypes by column", (Mapping, type(None)), types)
+    if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '\r\n"\0':
+        raise OptionError("read csv", "a delimiter of one character", shown(delimiter))
+    name = where.name
+    with where.open(encoding="utf-8-sig", newline="") as stream:
         rows = _rows(stream, name, delimiter)
         _, header = next(rows, (1, []))
         if not header or len(set(header)) != len(header):

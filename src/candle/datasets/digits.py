@@ -7,8 +7,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+from ..arguments import as_int
 from ..dtype import DType
 from ..errors import FormatError, NameNotFoundError, OptionError
+from ..formats.paths import as_path
 from ..tensor import Tensor
 from .idx import read_idx
 from .loader import Dataset
@@ -23,7 +25,8 @@ def mnist(folder: str | os.PathLike[str]) -> tuple[Dataset, Dataset]:
     Images are u8 [n, 1, 28, 28], labels u8 [n]. Raises NameNotFoundError for a missing file and
     FormatError for what does not fit together.
     """
-    return _part(Path(folder), "train"), _part(Path(folder), "t10k")
+    where = as_path(folder, "mnist")
+    return _part(where, "train"), _part(where, "t10k")
 
 
 def fashion_mnist(folder: str | os.PathLike[str] | None = None) -> tuple[Dataset, Dataset]:
@@ -59,7 +62,9 @@ def digits_json(
     The last so many images of each digit are the test set. Images as those of `mnist`. Raises
     NameNotFoundError, FormatError, and OptionError where a digit has fewer.
     """
-    found = [_digit(Path(folder) / f"{k}.json") for k in range(_CLASSES)]
+    where = as_path(folder, "digits_json")
+    tests_per_digit = as_int("digits_json", tests_per_digit)
+    found = [_digit(where / f"{k}.json") for k in range(_CLASSES)]
     least = min(images.shape[0] for images in found)
     if not 0 <= tests_per_digit <= least:
         raise OptionError("digits_json", f"0 <= tests_per_digit <= {least}", tests_per_digit)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from ..arguments import as_flag, as_int, require, require_function
 from ..errors import OptionError, ShapeError
 from ..generator import Generator
-from ..tensor import Tensor
+from ..tensor import Tensor, require_tensors
 
 Batch = tuple[Tensor, ...]
 
@@ -15,6 +16,7 @@ class Dataset:
     """Tensors that share their first axis: `Dataset(images, labels)`. Raises ShapeError."""
 
     def __init__(self, *tensors: Tensor) -> None:
+        require_tensors("Dataset", *tensors)
         if not tensors or any(t.rank == 0 for t in tensors):
             raise ShapeError("Dataset", "tensors with rows", [list(t.shape) for t in tensors])
         if len({t.shape[0] for t in tensors}) != 1:
@@ -30,6 +32,7 @@ class Dataset:
 
     def take(self, rows: Tensor) -> Batch:
         """The rows at indices i64 [n], copied."""
+        require_tensors("Dataset.take", rows)
         return tuple(t.index_select(rows, 0) for t in self.tensors)
 
 
@@ -51,13 +54,16 @@ class DataLoader:
         drop_last: bool = False,
         transform: Callable[..., Batch] | None = None,
     ) -> None:
-        if batch_size < 1:
+        require("DataLoader", "a Dataset", Dataset, dataset)
+        self.batch_size = as_int("DataLoader", batch_size, "an integer of rows a batch")
+        if self.batch_size < 1:
             raise OptionError("DataLoader", "batch_size >= 1", batch_size)
+        if transform is not None:
+            require_function("DataLoader", transform)
         self.dataset = dataset
-        self.batch_size = batch_size
-        self.shuffle = shuffle
+        self.shuffle = as_flag("DataLoader", shuffle)
         self.generator = Generator(seed)
-        self.drop_last = drop_last
+        self.drop_last = as_flag("DataLoader", drop_last)
         self.transform = transform
 
     def __len__(self) -> int:

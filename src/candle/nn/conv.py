@@ -6,18 +6,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import functional
+from ..arguments import as_flag, as_int
 from ..errors import OptionError
 from ..shape import Shape, as_ints, count_of
-from ..tensor import Tensor
+from ..tensor import Tensor, require_tensors
 from . import init
-from .module import Module
-from .varbuilder import VarBuilder
+from .module import Module, require_rank
+from .varbuilder import VarBuilder, builder
 
 Sizes = int | Sequence[int]
 
 
 class _Conv(Module):
     """What convolutions share: a weight, a bias or None, and how the kernel moves."""
+
+    axes = 2  # that the kernel moves along
 
     def __init__(
         self,
@@ -29,13 +32,15 @@ class _Conv(Module):
         dilation: Sizes = 1,
         groups: int = 1,
     ) -> None:
+        require_rank(type(self).__name__, 2 + self.axes, weight)
+        require_tensors(type(self).__name__, *([] if bias is None else [bias]))
         self.weight = weight
         self.bias = bias
         self.options: Any = {
-            "stride": stride,
-            "padding": padding,
-            "dilation": dilation,
-            "groups": groups,
+            "stride": _sizes("stride", stride),
+            "padding": _sizes("padding", padding),
+            "dilation": _sizes("dilation", dilation),
+            "groups": as_int("groups", groups),
         }
 
     def describe(self) -> str:
@@ -49,6 +54,8 @@ class _Conv(Module):
 
 class Conv1d(_Conv):
     """weight [out, in/groups, k], bias [out] or None."""
+
+    axes = 1
 
     @staticmethod
     def new(
@@ -65,8 +72,8 @@ class Conv1d(_Conv):
 
         `options` are those of `functional.conv1d`.
         """
-        _require_groups(size_in, size_out, groups)
-        shape = (size_out, size_in // groups, kernel)
+        size_in, size_out, groups = _channels(size_in, size_out, groups)
+        shape = (size_out, size_in // groups, as_int("kernel", kernel))
         weight, first = _parameters(shape, size_out, vb, bias)
         return Conv1d(weight, first, groups=groups, **options)
 
@@ -93,7 +100,7 @@ class Conv2d(_Conv):
 
         `options` are those of `functional.conv2d`.
         """
-        _require_groups(size_in, size_out, groups)
+        size_in, size_out, groups = _channels(size_in, size_out, groups)
         shape = (size_out, size_in // groups, *_square(kernel))
         weight, first = _parameters(shape, size_out, vb, bias)
         return Conv2d(weight, first, groups=groups, **options)
@@ -115,7 +122,7 @@ class ConvTranspose2d(_Conv):
         **options: Any,
     ) -> None:
         super().__init__(weight, bias, **options)
-        self.options["output_padding"] = output_padding
+        self.options["output_padding"] = _sizes("output_padding", output_padding)
 
     @staticmethod
     def new(
@@ -132,7 +139,7 @@ class ConvTranspose2d(_Conv):
 
         `options` are those of `functional.conv_transpose2d`.
         """
-        _require_groups(size_in, size_out, groups)
+        size_in, size_out, groups = _channels(size_in, size_out, groups)
         shape = (size_in, size_out // groups, *_square(kernel))
         weight, first = _parameters(shape, size_out, vb, bias)
         return ConvTranspose2d(weight, first, groups=groups, **options)
@@ -149,14 +156,23 @@ def _square(kernel: Sizes) -> Shape:
     return found * 2 if len(found) == 1 else found
 
 
-def _require_groups(size_in: int, size_out: int, groups: int) -> None:
+def _sizes(name: str, value: Sizes) -> Sizes:
+    """An integer, or a tuple of them."""
+    found = as_ints(name, value)
+    return found[0] if len(found) == 1 else found
+
+
+def _channels(size_in: int, size_out: int, groups: int) -> tuple[int, int, int]:
+    """All as integers. Raises OptionError for groups that do not divide the others."""
+    size_in, size_out, groups = (as_int("channels", n) for n in (size_in, size_out, groups))
     if groups < 1 or size_in % groups or size_out % groups:
         raise OptionError("groups", f"a divisor of {size_in} and {size_out}", groups)
+    return size_in, size_out, groups
 
 
 def _parameters(
     shape: Shape, size_out: int, vb: VarBuilder | None, bias: bool
 ) -> tuple[Tensor, Tensor | None]:
-    below, first = vb or VarBuilder(), init.by_fan_in(count_of(shape[1:]))
+    below, first = builder(vb), init.by_fan_in(count_of(shape[1:]))
     weight = below.get(shape, "weight", first)
-    return weight, below.get((size_out,), "bias", first) if bias else None
+    return weight, below.get((size_out,), "bias", first) if as_flag("bias", bias) else None

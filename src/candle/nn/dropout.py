@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ..arguments import as_float, require
 from ..errors import OptionError
 from ..generator import Generator
-from ..tensor import Tensor
+from ..tensor import Tensor, require_tensors
 from .module import Module
 
 
@@ -15,13 +16,15 @@ class Dropout(Module):
     """
 
     def __init__(self, p: float = 0.5, generator: Generator | None = None) -> None:
-        if not 0.0 <= p <= 1.0:
+        self.p = as_float("Dropout", p, "a probability")
+        if not 0.0 <= self.p <= 1.0:
             raise OptionError("Dropout", "0 <= p <= 1", p)
-        self.p = p
+        require("Dropout", "a Generator", (Generator, type(None)), generator)
         self.generator = generator
 
     def forward(self, x: Tensor) -> Tensor:
         """x of any shape and float dtype, same shape out."""
+        require_tensors("Dropout", x)
         if not self.training or self.p == 0.0:
             return x
         kept = Tensor.rand(x.shape, self.generator).ge(self.p).to_dtype(x.dtype)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from ..arguments import as_float, as_int, one_of
 from ..errors import OptionError, ShapeError
 from ..generator import Generator
-from ..shape import Shape, count_of
+from ..shape import Shape, as_shape, count_of
 from ..tensor import Tensor
 
 Init = Callable[[Shape, Generator | None], Tensor]
@@ -18,7 +19,8 @@ Init = Callable[[Shape, Generator | None], Tensor]
 
 def constant(value: float) -> Init:
     """Every element `value`."""
-    return lambda shape, _: Tensor.full(shape, float(value))
+    number = as_float("init.constant", value)
+    return lambda shape, _: Tensor.full(shape, number)
 
 
 zeros: Init = constant(0.0)
@@ -27,6 +29,7 @@ ones: Init = constant(1.0)
 
 def uniform(low: float, high: float) -> Init:
     """Uniform in [low, high). Raises OptionError unless low <= high."""
+    low, high = as_float("init.uniform", low), as_float("init.uniform", high)
     if not low <= high:
         raise OptionError("init.uniform", "low <= high", (low, high))
     return lambda shape, source: Tensor.rand(shape, source).mul(high - low).add(low)
@@ -34,6 +37,7 @@ def uniform(low: float, high: float) -> Init:
 
 def normal(mean: float = 0.0, std: float = 1.0) -> Init:
     """Normal with this mean and standard deviation. Raises OptionError for a negative one."""
+    mean, std = as_float("init.normal", mean), as_float("init.normal", std)
     if not std >= 0:
         raise OptionError("init.normal", "std >= 0", std)
     return lambda shape, source: Tensor.randn(shape, source).mul(std).add(mean)
@@ -41,6 +45,7 @@ def normal(mean: float = 0.0, std: float = 1.0) -> Init:
 
 def fans(shape: Shape) -> tuple[int, int]:
     """(fan_in, fan_out) of a weight. Raises ShapeError below two axes."""
+    shape = as_shape("init", shape)
     if len(shape) < 2:
         raise ShapeError(
             "init", "a weight of at least 2 axes", list(shape), "uniform() or normal()"
@@ -51,27 +56,31 @@ def fans(shape: Shape) -> tuple[int, int]:
 
 def kaiming_uniform(gain: float = math.sqrt(2.0), fan: str = "in") -> Init:
     """Uniform with standard deviation gain / sqrt(fan); sqrt(2) is for ReLU (He et al. 2015)."""
-    return lambda shape, source: _spread(shape, source, gain / math.sqrt(_fan(shape, fan)), True)
+    of, which = as_float("init gain", gain), _which(fan)
+    return lambda shape, source: _spread(shape, source, of / math.sqrt(_fan(shape, which)), True)
 
 
 def kaiming_normal(gain: float = math.sqrt(2.0), fan: str = "in") -> Init:
     """Normal with standard deviation gain / sqrt(fan); sqrt(2) is for ReLU (He et al. 2015)."""
-    return lambda shape, source: _spread(shape, source, gain / math.sqrt(_fan(shape, fan)), False)
+    of, which = as_float("init gain", gain), _which(fan)
+    return lambda shape, source: _spread(shape, source, of / math.sqrt(_fan(shape, which)), False)
 
 
 def xavier_uniform(gain: float = 1.0) -> Init:
     """Uniform with standard deviation gain sqrt(2 / (fan_in + fan_out)) (Glorot, Bengio 2010)."""
-    return lambda shape, source: _spread(shape, source, gain * _xavier(shape), True)
+    of = as_float("init gain", gain)
+    return lambda shape, source: _spread(shape, source, of * _xavier(shape), True)
 
 
 def xavier_normal(gain: float = 1.0) -> Init:
     """Normal with standard deviation gain sqrt(2 / (fan_in + fan_out)) (Glorot, Bengio 2010)."""
-    return lambda shape, source: _spread(shape, source, gain * _xavier(shape), False)
+    of = as_float("init gain", gain)
+    return lambda shape, source: _spread(shape, source, of * _xavier(shape), False)
 
 
 def by_fan_in(fan_in: int) -> Init:
     """Uniform within 1 / sqrt(fan_in): PyTorch's default for Linear and convolutions, bias too."""
-    bound = 1.0 / math.sqrt(max(fan_in, 1))
+    bound = 1.0 / math.sqrt(as_float("init.by_fan_in", max(as_int("init.by_fan_in", fan_in), 1)))
     return uniform(-bound, bound)
 
 
@@ -80,10 +89,12 @@ def _spread(shape: Shape, source: Generator | None, std: float, flat: bool) -> T
     return (uniform(-bound, bound) if flat else normal(0.0, std))(shape, source)
 
 
-def _fan(shape: Shape, fan: str) -> int:
-    if fan not in ("in", "out"):
-        raise OptionError("init", 'fan "in" or "out"', fan)
-    return max(fans(shape)[fan == "out"], 1)
+def _which(fan: str) -> int:
+    return one_of("init", "fan", fan, {"in": 0, "out": 1})
+
+
+def _fan(shape: Shape, which: int) -> int:
+    return max(fans(shape)[which], 1)
 
 
 def _xavier(shape: Shape) -> float:

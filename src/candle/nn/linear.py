@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from .. import functional
+from ..arguments import as_flag, require
 from ..op import Activation
-from ..tensor import Tensor
+from ..tensor import Tensor, require_tensors
 from ..weights import Weights
 from . import init
-from .module import Module
-from .varbuilder import VarBuilder
+from .module import Module, require_rank
+from .varbuilder import VarBuilder, builder
 
 
 class Linear(Module):
@@ -24,10 +25,13 @@ class Linear(Module):
         activation: Activation = Activation.NONE,
         exact: bool = False,
     ) -> None:
+        require_rank("Linear", 2, weight)
+        require_tensors("Linear", *([] if bias is None else [bias]))
+        functional.require_activation("Linear", activation)
         self.weight = weight
         self.bias = bias
         self.activation = activation
-        self.exact = exact
+        self.exact = as_flag("Linear", exact)
 
     @staticmethod
     def new(
@@ -39,15 +43,17 @@ class Linear(Module):
         activation: Activation = Activation.NONE,
     ) -> Linear:
         """Uniform within 1 / sqrt(size_in), or `weight` and `bias` of the builder's file."""
-        below, first = vb or VarBuilder(), init.by_fan_in(size_in)
+        below, first = builder(vb), init.by_fan_in(size_in)
         weight = below.get((size_out, size_in), "weight", first)
-        return Linear(weight, below.get((size_out,), "bias", first) if bias else None, activation)
+        beside = below.get((size_out,), "bias", first) if as_flag("Linear", bias) else None
+        return Linear(weight, beside, activation)
 
     @staticmethod
     def load(
         weights: Weights, size_in: int, size_out: int, activation: Activation = Activation.NONE
     ) -> Linear:
         """From `weight` and, where there is one, `bias`. Raises ShapeError for other sizes."""
+        require("Linear.load", "Weights", Weights, weights)
         weight = weights.get("weight", (size_out, size_in))
         return Linear(weight, weights.find("bias", (size_out,)), activation)
 

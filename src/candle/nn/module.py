@@ -6,10 +6,11 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
+from ..arguments import as_flag, require
 from ..dtype import DType
-from ..errors import FormatError, OptionError
+from ..errors import FormatError, OptionError, ShapeError
 from ..shape import stored_bytes
-from ..tensor import Tensor, Var
+from ..tensor import Tensor, Var, require_tensors
 from ..weights import load_safetensors, save_safetensors
 
 Slot = tuple[str, Tensor, Callable[[Tensor], None]]  # dotted name, tensor, how to put another there
@@ -59,6 +60,7 @@ class Module:
 
     def _slots(self, prefix: str = "", state: bool = True) -> Iterator[Slot]:
         """All tensors with their names and places, buffers among them where `state`."""
+        require("parameters", "a prefix of text", str, prefix)
         for name, value, put in _members("", vars(self)):
             if isinstance(value, Tensor) and (state or name not in self.buffers):
                 yield prefix + name, value, put
@@ -69,8 +71,9 @@ class Module:
 
     def train(self, mode: bool = True) -> Self:
         """Switches this module and all below it to training (dropout acts, statistics move)."""
+        on = as_flag("train", mode)
         for module in self.modules():
-            module.training = mode
+            module.training = on
         return self
 
     def eval(self) -> Self:
@@ -99,6 +102,8 @@ class Module:
         Raises FormatError that lists all missing and unexpected names and all wrong shapes, before
         anything is changed. `strict=False` permits missing and unexpected names only.
         """
+        require("load_state_dict", "tensors by name", Mapping, state)
+        strict = as_flag("load_state_dict", strict)
         slots = list(self._slots())
         problems = _shape_problems(slots, state)
         if strict:
@@ -146,6 +151,14 @@ class Module:
         return "\n".join([*body, _total(self)])
 
 
+def require_rank(name: str, rank: int, *tensors: Tensor) -> None:
+    """What layers are made of. Raises DTypeError, and ShapeError for other than so many axes."""
+    require_tensors(name, *tensors)
+    for x in tensors:
+        if x.rank != rank:
+            raise ShapeError(name, f"parameters of {rank} axes", list(x.shape))
+
+
 def _members(prefix: str, values: Any) -> Iterator[Slot | tuple[str, Any, Any]]:
     """(name, tensor or module, setter) of what a dictionary or list holds, containers opened."""
     pairs = values.items() if isinstance(values, dict) else enumerate(values)
@@ -184,10 +197,12 @@ def _shape_problems(slots: list[Slot], state: Mapping[str, Tensor]) -> list[str]
     """What does not fit, one line each."""
     found = []
     for name, value, _ in slots:
-        given = state.get(name)
-        if given is None:
+        if name not in state:
             continue
-        if given.shape != value.shape:
+        given: object = state[name]
+        if not isinstance(given, Tensor):
+            found.append(f"kind of {name}: Tensor wanted, got {type(given).__name__}")
+        elif given.shape != value.shape:
             found.append(f"shape of {name}: {list(value.shape)} wanted, got {list(given.shape)}")
         elif given.dtype is not value.dtype and not _converts(given.dtype, value.dtype):
             found.append(f"dtype of {name}: {value.dtype} wanted, got {given.dtype}")

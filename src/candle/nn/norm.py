@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from .. import functional
+from ..arguments import as_float, as_int, require
 from ..autograd import no_grad
 from ..dtype import DType
 from ..errors import OptionError, ShapeError
 from ..shape import count_of
-from ..tensor import Tensor
+from ..tensor import Tensor, require_tensors
 from ..weights import Weights
 from . import init
-from .module import Module
-from .varbuilder import VarBuilder
+from .module import Module, require_rank
+from .varbuilder import VarBuilder, builder
 
 
 class LayerNorm(Module):
     """(x - mean) / sqrt(var + epsilon) * weight + bias; weight and bias [d]."""
 
     def __init__(self, weight: Tensor, bias: Tensor, epsilon: float = 1e-5) -> None:
+        require_rank("LayerNorm", 1, weight, bias)
         self.weight = weight
         self.bias = bias
-        self.epsilon = epsilon
+        self.epsilon = as_float("LayerNorm", epsilon, "an epsilon")
 
     @staticmethod
     def new(size: int, vb: VarBuilder | None = None, epsilon: float = 1e-5) -> LayerNorm:
@@ -31,6 +33,7 @@ class LayerNorm(Module):
     @staticmethod
     def load(weights: Weights, size: int, epsilon: float) -> LayerNorm:
         """From `weight` and `bias`. Raises ShapeError for other sizes."""
+        require("LayerNorm.load", "Weights", Weights, weights)
         return LayerNorm(weights.get("weight", (size,)), weights.get("bias", (size,)), epsilon)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -46,17 +49,19 @@ class RmsNorm(Module):
     """x / sqrt(mean(x^2) + epsilon) * weight; weight [d]."""
 
     def __init__(self, weight: Tensor, epsilon: float = 1e-6) -> None:
+        require_rank("RmsNorm", 1, weight)
         self.weight = weight
-        self.epsilon = epsilon
+        self.epsilon = as_float("RmsNorm", epsilon, "an epsilon")
 
     @staticmethod
     def new(size: int, vb: VarBuilder | None = None, epsilon: float = 1e-6) -> RmsNorm:
         """Weight of ones, or that of the builder's file."""
-        return RmsNorm((vb or VarBuilder()).get((size,), "weight", init.ones), epsilon)
+        return RmsNorm(builder(vb).get((size,), "weight", init.ones), epsilon)
 
     @staticmethod
     def load(weights: Weights, size: int, epsilon: float) -> RmsNorm:
         """From `weight`. Raises ShapeError for another size."""
+        require("RmsNorm.load", "Weights", Weights, weights)
         return RmsNorm(weights.get("weight", (size,)), epsilon)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -72,13 +77,14 @@ class GroupNorm(Module):
     """Each group of channels normalised as one row, then scaled by channel (Wu and He 2018)."""
 
     def __init__(self, groups: int, weight: Tensor, bias: Tensor, epsilon: float = 1e-5) -> None:
-        channels = weight.shape[0]
+        require_rank("GroupNorm", 1, weight, bias)
+        channels, groups = weight.shape[0], as_int("GroupNorm", groups, "an integer of groups")
         if groups < 1 or channels % groups:
             raise OptionError("GroupNorm", f"groups that divide {channels} channels", groups)
         self.groups = groups
         self.weight = weight
         self.bias = bias
-        self.epsilon = epsilon
+        self.epsilon = as_float("GroupNorm", epsilon, "an epsilon")
 
     @staticmethod
     def new(
@@ -90,6 +96,7 @@ class GroupNorm(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x [n, channels, ..], same shape out. Raises ShapeError for other channels."""
+        require_tensors("GroupNorm", x)
         channels = self.weight.shape[0]
         if x.rank < 2 or x.shape[1] != channels:
             raise ShapeError("GroupNorm", f"[n, {channels}, ..]", list(x.shape))
@@ -121,20 +128,21 @@ class BatchNorm2d(Module):
         epsilon: float = 1e-5,
         momentum: float = 0.1,
     ) -> None:
+        require_rank("BatchNorm2d", 1, weight, bias, running_mean, running_var)
         self.weight = weight
         self.bias = bias
         self.running_mean = running_mean.detach()
         self.running_var = running_var.detach()
         self.num_batches_tracked = Tensor(0)
-        self.epsilon = epsilon
-        self.momentum = momentum
+        self.epsilon = as_float("BatchNorm2d", epsilon, "an epsilon")
+        self.momentum = as_float("BatchNorm2d", momentum, "a momentum")
 
     @staticmethod
     def new(
         channels: int, vb: VarBuilder | None = None, epsilon: float = 1e-5, momentum: float = 0.1
     ) -> BatchNorm2d:
         """Weight ones, bias zeros, mean 0 and variance 1, or those of the builder's file."""
-        below = vb or VarBuilder()
+        below = builder(vb)
         weight, bias = _affine(channels, below)
         state = below.frozen()
         if state.dtype is not DType.F64:
@@ -148,6 +156,7 @@ class BatchNorm2d(Module):
 
         While training, also for a single value a channel: its variance says nothing.
         """
+        require_tensors("BatchNorm2d", x)
         channels = self.weight.shape[0]
         if x.rank != 4 or x.shape[1] != channels:
             raise ShapeError("BatchNorm2d", f"[n, {channels}, h, w]", list(x.shape))
@@ -186,7 +195,7 @@ class BatchNorm2d(Module):
 
 
 def _affine(size: int, vb: VarBuilder | None) -> tuple[Tensor, Tensor]:
-    below = vb or VarBuilder()
+    below = builder(vb)
     return below.get((size,), "weight", init.ones), below.get((size,), "bias", init.zeros)
 
 

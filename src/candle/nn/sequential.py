@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..arguments import as_int, require_function
+from ..errors import RangeError
 from .module import Module
 
 
@@ -15,6 +17,8 @@ class Sequential(Module):
     """
 
     def __init__(self, *layers: Callable[..., Any]) -> None:
+        for layer in layers:
+            require_function("Sequential", layer, "modules and functions")
         self.layers = list(layers)
 
     def forward(self, x: Any) -> Any:
@@ -29,13 +33,19 @@ class Sequential(Module):
 
     def append(self, layer: Callable[..., Any]) -> None:
         """One more layer at the end."""
+        require_function("Sequential", layer, "a module or a function")
         self.layers.append(layer)
 
     def __len__(self) -> int:
         return len(self.layers)
 
-    def __getitem__(self, place: int) -> Any:
-        return self.layers[place]
+    def __getitem__(self, place: int | slice) -> Any:
+        if isinstance(place, slice):
+            return self.layers[place]
+        at = as_int("Sequential", place)
+        if not -len(self) <= at < len(self):
+            raise RangeError("Sequential", f"one of {len(self)} layers", at)
+        return self.layers[at]
 
     def describe(self) -> str:
         """Nothing: the layers have lines of their own."""

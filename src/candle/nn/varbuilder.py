@@ -5,13 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from ..arguments import as_flag, require, require_function
 from ..dtype import DType
 from ..errors import DTypeError, OptionError, ShapeError
 from ..generator import Generator
 from ..shape import as_shape
-from ..tensor import Tensor, Var
+from ..tensor import Tensor, Var, require_tensors
 from ..weights import Weights, save_safetensors
 from .init import Init
+
+
+def builder(vb: VarBuilder | None) -> VarBuilder:
+    """The builder that a layer is given, or a new one. Raises OptionError for anything else."""
+    if vb is None:
+        return VarBuilder()
+    require("VarBuilder", "a VarBuilder", VarBuilder, vb)
+    return vb
 
 
 class VarBuilder:
@@ -30,12 +39,14 @@ class VarBuilder:
         dtype: DType | str = DType.F32,
         trainable: bool = True,
     ) -> None:
+        require("VarBuilder", "Weights", (Weights, type(None)), source)
+        require("VarBuilder", "a Generator", (Generator, type(None)), generator)
         self.source = source
         self.generator = generator
         self.dtype = DType.of(dtype)
         if not self.dtype.is_float:
             raise DTypeError("VarBuilder", "a float dtype", self.dtype)
-        self.trainable = trainable
+        self.trainable = as_flag("VarBuilder", trainable)
         self.prefix = ""
         self.made: dict[str, Tensor] = {}  # full name to parameter, shared by all that pp() makes
 
@@ -66,7 +77,7 @@ class VarBuilder:
         Raises OptionError where it is new and there is no `init`, FormatError where the source
         lacks it, and ShapeError for another shape.
         """
-        full, sizes = self.prefix + name, as_shape("VarBuilder.get", shape)
+        full, sizes = self._full(name), as_shape("VarBuilder.get", shape)
         found = self.made.get(full)
         if found is None:
             found = self.made[full] = self._make(full, sizes, init)
@@ -74,11 +85,17 @@ class VarBuilder:
             raise ShapeError(f"parameter {full}", list(sizes), list(found.shape))
         return found
 
+    def _full(self, name: str) -> str:
+        require("VarBuilder", "a name of text", str, name)
+        return self.prefix + name
+
     def _make(self, full: str, shape: tuple[int, ...], init: Init | None) -> Tensor:
         if self.source is not None:
             value = self.source.get(full, shape)
         elif init is not None:
+            require_function("VarBuilder.get", init, "an initialiser")
             value = init(shape, self.generator)
+            require_tensors(f"initialiser of {full}", value)
         else:
             raise OptionError(f"parameter {full}", "an initialiser, or a file to read it from")
         value = value.to_dtype(self.dtype)
@@ -86,7 +103,7 @@ class VarBuilder:
 
     def __contains__(self, name: str) -> bool:
         """Whether a parameter of that name can be had without an initialiser."""
-        full = self.prefix + name
+        full = self._full(name)
         return full in self.made or (self.source is not None and full in self.source)
 
     def variables(self) -> list[Var]:

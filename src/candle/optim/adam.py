@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterable
 
 from .. import steps
+from ..arguments import as_list
+from ..errors import OptionError
 from ..storage import View
 from ..tensor import Tensor, Var
-from .base import Optimizer, require
+from .base import Optimizer, within
 from .schedule import Schedule
 
 
@@ -31,13 +33,13 @@ class Adam(Optimizer):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(variables, lr)
-        for beta in betas:
-            require("beta", beta, 0.0, 1.0)
-        require("epsilon", epsilon, 0.0)
-        require("weight_decay", weight_decay, 0.0)
-        self.betas = betas
-        self.epsilon = epsilon
-        self.weight_decay = weight_decay
+        given = as_list("optimizer betas", betas, "two numbers")
+        if len(given) != 2:
+            raise OptionError("optimizer betas", "two numbers", betas)
+        first, second = (within("beta", beta, 0.0, 1.0) for beta in given)
+        self.betas = (first, second)
+        self.epsilon = within("epsilon", epsilon, 0.0)
+        self.weight_decay = within("weight_decay", weight_decay, 0.0)
 
     def numbers(self, rate: float) -> View:
         """As `steps.adam` takes them; the corrections by the age are among them."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 from .. import eager, tracing
+from ..arguments import as_float, as_list, require
 from ..autograd import no_grad
 from ..dtype import DType
 from ..errors import DTypeError, FormatError, OptionError
 from ..storage import View
-from ..tensor import Tensor, Var
+from ..tensor import Tensor, Var, require_tensors
 from .schedule import Schedule
 
 
@@ -21,21 +23,20 @@ class Optimizer:
     """
 
     def __init__(self, variables: Iterable[Var], lr: float | Schedule) -> None:
-        self.variables = list(variables)
+        self.variables = as_list("optimizer", variables, "Vars")
         for k, v in enumerate(self.variables):
             if not isinstance(v, Var):
                 raise DTypeError("optimizer", "Vars", f"{type(v).__name__} at {k}")
         if len({id(v) for v in self.variables}) != len(self.variables):
             raise OptionError("optimizer", "each Var once", "one twice")
-        if not callable(lr):
-            require("lr", lr, 0.0)
-        self.lr = lr
+        self.lr = lr if callable(lr) else within("lr", lr, 0.0)
         self.steps = 0  # taken so far
         self.state: dict[str, Tensor] = {}  # "momentum.3": that of variable 3
 
     def rate(self) -> float:
         """The learning rate of the next step."""
-        return float(self.lr(self.steps)) if callable(self.lr) else float(self.lr)
+        rate = self.lr(self.steps) if callable(self.lr) else self.lr
+        return as_float("optimizer lr", rate, "a learning rate")
 
     def step(self) -> None:
         """One change of each Var that has a gradient."""
@@ -81,6 +82,7 @@ class Optimizer:
 
     def backward_step(self, loss: Tensor) -> None:
         """Fresh gradients of a scalar loss, and a step."""
+        require_tensors("backward_step", loss)
         self.zero_grad()
         loss.backward()
         self.step()
@@ -91,6 +93,8 @@ class Optimizer:
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Goes on where another of the same Vars stopped. Raises FormatError, changing nothing."""
+        require("load_state_dict", "tensors by name", Mapping, state)
+        require_tensors("load_state_dict", *state.values())
         found = {name: value.detach().copy() for name, value in state.items()}
         steps = found.pop("steps", None)
         if steps is None or steps.count != 1 or steps.dtype.is_float:
@@ -117,10 +121,12 @@ class Optimizer:
         return f"{type(self).__name__}({count:,} parameters, lr={self.rate():g}, step {self.steps})"
 
 
-def require(name: str, value: float, low: float, below: float = float("inf")) -> None:
-    """Raises OptionError unless low <= value < below."""
-    if not low <= value < below:
+def within(name: str, value: float, low: float, below: float = math.inf) -> float:
+    """The number as a float. Raises DTypeError, and OptionError unless low <= value < below."""
+    number = as_float(f"optimizer {name}", value)
+    if not low <= number < below:
         raise OptionError(f"optimizer {name}", f"{low:g} <= {name} < {below:g}", value)
+    return number
 
 
 def _wide(dtype: DType) -> DType:

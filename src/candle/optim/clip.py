@@ -5,19 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from ..arguments import as_float, as_list
 from ..autograd import no_grad
 from ..dtype import DType
 from ..errors import GradientError, OptionError
-from ..tensor import Tensor, Var
+from ..tensor import Tensor, Var, require_tensors
 
 
 def clip_grad_norm(variables: Iterable[Var], most: float) -> float:
     """Scales all gradients together so that their joint length is at most `most`; answers what it
     was. Raises GradientError, changing nothing, where it is NaN or infinite.
     """
-    _require("clip_grad_norm", most)
+    most = _limit("clip_grad_norm", most)
+    given = _vars("clip_grad_norm", variables)
     with no_grad():
-        owners = [(v, g) for v in variables if (g := v.grad()) is not None]
+        owners = [(v, g) for v in given if (g := v.grad()) is not None]
         lengths = [_length(g) for _, g in owners]
         for k, length in enumerate(lengths):
             if not math.isfinite(length):
@@ -31,9 +33,10 @@ def clip_grad_norm(variables: Iterable[Var], most: float) -> float:
 
 def clip_grad_value(variables: Iterable[Var], most: float) -> None:
     """Each element of the gradients brought into [-most, most]; NaN stays."""
-    _require("clip_grad_value", most)
+    most = _limit("clip_grad_value", most)
+    given = _vars("clip_grad_value", variables)
     with no_grad():
-        for v in variables:
+        for v in given:
             g = v.grad()
             if g is not None:
                 v._grad = g.maximum(-most).minimum(most)
@@ -49,6 +52,14 @@ def _length(grad: Tensor) -> float:
     return peak * math.sqrt(float(wide.div(peak).sqr().sum())) if math.isfinite(peak) else peak
 
 
-def _require(name: str, most: float) -> None:
-    if not most > 0:
+def _limit(name: str, most: float) -> float:
+    limit = as_float(name, most, "a limit")
+    if not limit > 0:
         raise OptionError(name, "a limit above 0", most)
+    return limit
+
+
+def _vars(name: str, variables: Iterable[Var]) -> list[Var]:
+    found = as_list(name, variables, "Vars")
+    require_tensors(name, *found)
+    return found

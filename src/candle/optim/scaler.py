@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
+from ..arguments import as_float, as_int, require
 from ..autograd import no_grad
 from ..dtype import DType
 from ..errors import GradientError, OptionError
-from ..tensor import Tensor
+from ..tensor import Tensor, require_tensors
 from .base import Optimizer
 
 
@@ -20,17 +21,18 @@ class GradScaler:
     """
 
     def __init__(self, scale: float = 65536.0, patience: int = 10) -> None:
-        if not 0.0 < scale < float("inf"):
+        self.scale = as_float("GradScaler", scale, "a scale")
+        self.patience = as_int("GradScaler", patience, "an integer of patience")
+        if not 0.0 < self.scale < math.inf:
             raise OptionError("GradScaler", "a finite scale above 0", scale)
-        if patience < 1:
+        if self.patience < 1:
             raise OptionError("GradScaler", "patience of 1 or more", patience)
-        self.scale = scale
-        self.patience = patience
         self.clean = 0  # steps since the scale was last changed
         self._finite: dict[int, bool] = {}  # optimiser -> whether its gradients are, once unscaled
 
     def scale_loss(self, loss: Tensor) -> Tensor:
         """The loss times the scale, in f32 or better."""
+        require_tensors("scale_loss", loss)
         wide = loss if loss.dtype is DType.F64 else loss.to_dtype(DType.F32)
         return wide.mul(self.scale)
 
@@ -40,6 +42,7 @@ class GradScaler:
         Those of half precision become f32, which holds them. Raises GradientError if they already
         were unscaled since the last `update`.
         """
+        require("unscale_grads", "an optimizer", Optimizer, optimizer)
         if id(optimizer) in self._finite:
             raise GradientError("unscale_grads", "scaled gradients", "unscaled ones", "update()")
         finite = True
@@ -56,6 +59,7 @@ class GradScaler:
 
     def step(self, optimizer: Optimizer) -> bool:
         """A step of the optimiser where its gradients are finite; whether it was taken."""
+        require("step", "an optimizer", Optimizer, optimizer)
         if id(optimizer) not in self._finite:
             self.unscale_grads(optimizer)
         finite = self._finite[id(optimizer)]

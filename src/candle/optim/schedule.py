@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from ..arguments import as_float, as_int
 from ..errors import OptionError
 
 Schedule = Callable[[int], float]
@@ -12,7 +13,8 @@ Schedule = Callable[[int], float]
 
 def cosine(peak: float, steps: int, warmup: int = 0, end: float = 0.0) -> Schedule:
     """Up in a line over `warmup` steps, then down half a cosine to `end` at `steps`, and stays."""
-    _require("cosine", steps, warmup)
+    steps, warmup = _counts("cosine", steps, warmup)
+    peak, end = _rates("cosine", peak, end)
 
     def rate(step: int) -> float:
         if step < warmup:
@@ -25,7 +27,8 @@ def cosine(peak: float, steps: int, warmup: int = 0, end: float = 0.0) -> Schedu
 
 def linear(peak: float, steps: int, warmup: int = 0, end: float = 0.0) -> Schedule:
     """Up in a line over `warmup` steps, then down in a line to `end` at `steps`, and stays."""
-    _require("linear", steps, warmup)
+    steps, warmup = _counts("linear", steps, warmup)
+    peak, end = _rates("linear", peak, end)
 
     def rate(step: int) -> float:
         if step < warmup:
@@ -38,6 +41,8 @@ def linear(peak: float, steps: int, warmup: int = 0, end: float = 0.0) -> Schedu
 
 def step_decay(start: float, every: int, factor: float = 0.1) -> Schedule:
     """Times `factor` after every so many steps."""
+    start, factor = _rates("step_decay", start, factor)
+    every = as_int("step_decay", every, "an integer of steps")
     if every < 1:
         raise OptionError("step_decay", "every >= 1", every)
     return lambda step: start * factor ** (step // every)
@@ -45,9 +50,16 @@ def step_decay(start: float, every: int, factor: float = 0.1) -> Schedule:
 
 def exponential(start: float, factor: float) -> Schedule:
     """Times `factor` after each step."""
+    start, factor = _rates("exponential", start, factor)
     return lambda step: start * factor**step
 
 
-def _require(name: str, steps: int, warmup: int) -> None:
+def _rates(name: str, first: float, second: float) -> tuple[float, float]:
+    return as_float(name, first, "a rate"), as_float(name, second, "a rate")
+
+
+def _counts(name: str, steps: int, warmup: int) -> tuple[int, int]:
+    steps, warmup = (as_int(name, n, "an integer of steps") for n in (steps, warmup))
     if not 0 <= warmup <= steps:
         raise OptionError(name, "0 <= warmup <= steps", f"warmup {warmup}, steps {steps}")
+    return steps, warmup

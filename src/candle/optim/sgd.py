@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from .. import steps, tracing
+from ..arguments import as_flag
 from ..errors import OptionError, TraceError
 from ..storage import View
 from ..tensor import Tensor, Var
-from .base import Optimizer, require
+from .base import Optimizer, within
 from .schedule import Schedule
 
 
@@ -29,14 +31,12 @@ class SGD(Optimizer):
         nesterov: bool = False,
     ) -> None:
         super().__init__(variables, lr)
-        require("momentum", momentum, 0.0)
-        require("weight_decay", weight_decay, 0.0)
-        if nesterov and (momentum == 0.0 or dampening != 0.0):
+        self.momentum = within("momentum", momentum, 0.0)
+        self.dampening = within("dampening", dampening, -math.inf)
+        self.weight_decay = within("weight_decay", weight_decay, 0.0)
+        self.nesterov = as_flag("optimizer nesterov", nesterov)
+        if self.nesterov and (self.momentum == 0.0 or self.dampening != 0.0):
             raise OptionError("optimizer nesterov", "momentum > 0 and dampening 0", "others")
-        self.momentum = momentum
-        self.dampening = dampening
-        self.weight_decay = weight_decay
-        self.nesterov = nesterov
 
     def numbers(self, rate: float) -> View:
         """As `steps.sgd` takes them."""
