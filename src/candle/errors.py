@@ -103,6 +103,10 @@ class GgufError(FormatError):
     """Not a valid GGUF file."""
 
 
+class TorchFileError(FormatError):
+    """Not a PyTorch checkpoint that is data alone."""
+
+
 class TokenizerError(FormatError):
     """A tokenizer that cannot be built from what the file holds."""
 

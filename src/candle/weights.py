@@ -1,4 +1,4 @@
-"""Tensors from files, by name: safetensors files and folders, GGUF. Mapped, nothing is copied."""
+"""Tensors from files, by name: safetensors, GGUF, PyTorch. Mapped, nothing is copied."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from . import formats
 from .arguments import require
 from .dtype import DType
 from .errors import FormatError, OptionError, ShapeError
-from .formats import GgufFile, SafetensorsFile, SafetensorsFolder, open_folder
+from .formats import GgufFile, SafetensorsFile, SafetensorsFolder, TorchFile, open_folder
 from .formats.paths import as_path
 from .shape import Shape, as_shape
 from .tensor import Tensor
 
-Source = SafetensorsFile | SafetensorsFolder | GgufFile
-_SOURCES = (SafetensorsFile, SafetensorsFolder, GgufFile)
+Source = SafetensorsFile | SafetensorsFolder | GgufFile | TorchFile
+_SOURCES = (SafetensorsFile, SafetensorsFolder, GgufFile, TorchFile)
 
 
 class Weights:
@@ -33,12 +33,16 @@ class Weights:
 
     @staticmethod
     def open(path: str | os.PathLike[str]) -> Weights:
-        """Opens a safetensors or `.gguf` file, or a folder of safetensors. Raises FormatError."""
+        """Opens a safetensors, `.gguf` or PyTorch file (`.pt`, `.pth`, `.bin`), or a folder of
+        safetensors. Raises FormatError.
+        """
         where = as_path(path, "open weights")
         if where.is_dir():
             return Weights(open_folder(where))
         if where.suffix == ".gguf":
             return Weights.open_gguf(where)
+        if where.suffix in (".pt", ".pth", ".bin"):
+            return Weights(TorchFile.open(where))
         return Weights(SafetensorsFile.open(where))
 
     @staticmethod
@@ -69,7 +73,10 @@ class Weights:
             wanted = as_shape(f"weights {full}", shape)
             if info.shape != wanted:
                 raise ShapeError(f"weights {full}", list(wanted), list(info.shape))
-        return Tensor.from_buffer(self.source.data(full), info.dtype, info.shape)
+        if info.strides is None:
+            return Tensor.from_buffer(self.source.data(full), info.dtype, info.shape)
+        flat = Tensor.from_buffer(self.source.data(full), info.dtype, info.nbytes // info.dtype.size)
+        return Tensor.of_view(flat.data.with_layout(info.shape, info.strides))
 
     def find(self, name: str, shape: Shape | None = None) -> Tensor | None:
         """The tensor of that name, or None if there is none."""

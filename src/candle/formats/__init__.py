@@ -10,6 +10,7 @@ from .safetensors import SafetensorsFile
 from .safetensors_folder import SafetensorsFolder, open_folder
 from .safetensors_write import save_safetensors
 from .table import TensorInfo, TensorTable
+from .torch_file import TorchFile
 
 __all__ = [
     "GgufFile",
@@ -19,6 +20,7 @@ __all__ = [
     "SafetensorsFolder",
     "TensorInfo",
     "TensorTable",
+    "TorchFile",
     "Typed",
     "open_folder",
     "save_safetensors",

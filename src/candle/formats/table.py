@@ -15,13 +15,17 @@ MAX_BYTES = (1 << 63) - 1  # sizes and offsets are signed 64-bit in the C librar
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """One tensor: row-major `shape`, and its bytes at `offset` (absolute) for `nbytes`."""
+    """One tensor: `shape`, and its bytes at `offset` (absolute) for `nbytes`.
+
+    Row-major, but where `strides` (in elements, 0 or more) say how its elements lie.
+    """
 
     name: str
     dtype: DType
     shape: tuple[int, ...]
     offset: int
     nbytes: int
+    strides: tuple[int, ...] | None = None
 
 
 class ForeignTensor(NamedTuple):
