@@ -206,8 +206,7 @@ class _Merge:
 
 
 def _contents(buffer: Buffer) -> bytes:
-    whole = view_of(Ref.whole(buffer, DType.U8, (buffer.nbytes,)))
-    return bytes(whole.bytes()) if whole is not None else b""
+    return bytes(view_of(Ref.whole(buffer, DType.U8, (buffer.nbytes,))).bytes())
 
 
 def _varies(wanted: str, got: object, nodes: Sequence[Node]) -> TraceError:

@@ -182,10 +182,8 @@ class Graph:
         }
 
 
-def view_of(ref: Ref | None) -> View | None:
+def view_of(ref: Ref) -> View:
     """A view of memory that exists in this process."""
-    if ref is None:
-        return None
     storage = Storage.of_address(ref.buffer.address, ref.buffer.owner, True)
     return View(storage, ref.offset, Layout.of(ref.dtype, ref.shape, ref.strides))
 

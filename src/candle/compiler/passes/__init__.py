@@ -8,6 +8,7 @@ from ..graph import Graph
 from .common import share_common
 from .dead import remove_dead
 from .fold import fold_constants
+from .norms import fold_norms
 from .outputs import separate_outputs
 
 Pass = Callable[[Graph], Graph]
@@ -18,6 +19,7 @@ PASSES: tuple[Pass, ...] = (
     share_common,
     fold_constants,
     share_common,
+    fold_norms,
     separate_outputs,
     remove_dead,
 )

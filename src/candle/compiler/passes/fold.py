@@ -41,7 +41,7 @@ def _run(graph: Graph, folded: set[Buffer]) -> Graph:
             _materialise(ref.buffer)
         call(
             plans.NAMES.index(node.op),
-            [view_of(r) for r in (*node.outs, *node.ins)],
+            [None if r is None else view_of(r) for r in (*node.outs, *node.ins)],
             params(*node.ints, f=node.floats),
         )
     for buffer in folded:

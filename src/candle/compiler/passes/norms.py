@@ -1,0 +1,95 @@
+"""Norms: what scales and shifts a convolution's channels by constants goes into its weights.
+
+So a batch norm at inference costs nothing. Sums are rounded otherwise than in eager mode: results
+differ by some units in the last place.
+"""
+
+from __future__ import annotations
+
+from ...autograd import no_grad
+from ...dtype import DType
+from ...tensor import Tensor
+from ..graph import Buffer, Graph, Kind, Node, Ref, view_of
+
+_BY = ("mul", "div", "add", "sub")
+_OUT, _WEIGHT, _BIAS = 0, 1, 2  # of conv2d: outs[0]; ins[1], ins[2]
+
+
+def fold_norms(graph: Graph) -> Graph:
+    """Folds elementwise steps with a constant a channel into the conv2d before them."""
+    readers, writers = graph.readers(), graph.writers()
+    kept, gone = graph.kept(), set[Node]()
+    for node in graph.nodes:
+        while (after := _follower(node, readers, writers, kept)) is not None:
+            factor = _by_channel(node, after)
+            if factor is None:
+                break
+            _absorb(node, after.op, factor)
+            node.outs = after.outs
+            gone.add(after)
+    graph.nodes = [n for n in graph.nodes if n not in gone]
+    return graph
+
+
+def _follower(
+    node: Node,
+    readers: dict[Buffer, list[Node]],
+    writers: dict[Buffer, list[Node]],
+    kept: set[Buffer],
+) -> Node | None:
+    """The one elementwise step that reads a convolution's result, all of it."""
+    out = node.outs[_OUT]
+    if node.op != "conv2d" or out is None or out.dtype is not DType.F32 or out.buffer in kept:
+        return None
+    if any(r is not None and r.buffer.kind is not Kind.CONSTANT for r in node.ins[_WEIGHT:]):
+        return None
+    found = readers.get(out.buffer, [])
+    if len(found) != 1 or len(writers[out.buffer]) != 1 or found[0].op not in _BY:
+        return None
+    after = found[0]
+    made = after.outs[0]
+    left, right = after.ins
+    if made is None or made.shape != out.shape or made.dtype is not out.dtype:
+        return None
+    if len(writers[made.buffer]) != 1 or left is None or right is None:
+        return None
+    return after if (left == out) != (right == out) else None
+
+
+def _by_channel(node: Node, after: Node) -> Tensor | None:
+    """The other operand as one number a channel, f32 [c]; None where it is anything else."""
+    out, (left, right) = node.outs[_OUT], after.ins
+    if out is None or left is None or right is None:
+        return None
+    if after.op in ("div", "sub") and left != out:
+        return None
+    other = right if left == out else left
+    spread = [s for axis, s in enumerate(other.strides) if axis != 1 and other.shape[axis] != 1]
+    if other.buffer.kind is not Kind.CONSTANT or any(spread):
+        return None
+    channels = other.shape[1]
+    row = Ref(other.buffer, other.offset, other.dtype, (channels,), (other.strides[1],))
+    return _tensor(row)
+
+
+def _absorb(node: Node, op: str, factor: Tensor) -> None:
+    x, *constants = node.ins
+    kernel, *rest = [_tensor(r) for r in constants if r is not None]
+    shift = rest[0] if rest else Tensor.zeros(factor.shape)
+    with no_grad():
+        by = factor if op in ("mul", "add") else factor.recip() if op == "div" else factor.neg()
+        if op in ("mul", "div"):
+            kernel, shift = kernel.mul(by.reshape((-1, 1, 1, 1))), shift.mul(by)
+        else:
+            shift = shift.add(by)
+    node.ins = (x, _constant(kernel), _constant(shift))
+
+
+def _tensor(ref: Ref) -> Tensor:
+    return Tensor.of_view(view_of(ref))
+
+
+def _constant(value: Tensor) -> Ref:
+    view = value.contiguous().data
+    buffer = Buffer(Kind.CONSTANT, view.layout.nbytes, "", view.address, view.storage)
+    return Ref.whole(buffer, view.dtype, view.layout.shape)
