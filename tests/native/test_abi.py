@@ -46,7 +46,7 @@ def enum(name: str) -> dict[str, int]:
 
 def test_every_function_of_the_header_is_declared_and_there() -> None:
     declared = set(re.findall(r"CDL_API [^;(]*?(cdl_\w+)\(", HEADER))
-    assert len(declared) == 14
+    assert {"cdl_abi", "cdl_step", "cdl_plan_run"} <= declared
     for name in declared:
         assert callable(getattr(load.lib, name))
 
