@@ -75,7 +75,8 @@ class Weights:
                 raise ShapeError(f"weights {full}", list(wanted), list(info.shape))
         if info.strides is None:
             return Tensor.from_buffer(self.source.data(full), info.dtype, info.shape)
-        flat = Tensor.from_buffer(self.source.data(full), info.dtype, info.nbytes // info.dtype.size)
+        count = info.nbytes // info.dtype.size
+        flat = Tensor.from_buffer(self.source.data(full), info.dtype, count)
         return Tensor.of_view(flat.data.with_layout(info.shape, info.strides))
 
     def find(self, name: str, shape: Shape | None = None) -> Tensor | None:
