@@ -24,6 +24,7 @@ from candle import (
     op,
     steps,
 )
+from candle.compiler.passes import blocked
 from support.cases import CASES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -129,7 +130,7 @@ def test_an_operation_without_a_gradient_refuses_or_leads_nowhere(record: type) 
 
 def test_every_row_of_the_list_is_used() -> None:
     """A kernel that nothing calls is a kernel that nothing tests."""
-    source = "".join(inspect.getsource(m) for m in (eager, images, losses, steps))
+    source = "".join(inspect.getsource(m) for m in (eager, images, losses, steps, blocked))
     used = set(re.findall(r'"(\w+)"', source)) | {k.value for k in KINDS}
     assert NATIVE - CREATION - used == set()
     named = inspect.getsource(creation) + inspect.getsource(Tensor)

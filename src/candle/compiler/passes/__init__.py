@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..graph import Graph
+from .blocked import block_images
 from .common import share_common
 from .dead import remove_dead
+from .epilogue import absorb_epilogues
 from .fold import fold_constants
 from .norms import fold_norms
 from .outputs import separate_outputs
+from .padding import fold_padding
 
 Pass = Callable[[Graph], Graph]
 
@@ -20,6 +23,9 @@ PASSES: tuple[Pass, ...] = (
     fold_constants,
     share_common,
     fold_norms,
+    fold_padding,
+    block_images,
+    absorb_epilogues,
     separate_outputs,
     remove_dead,
 )

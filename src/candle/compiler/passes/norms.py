@@ -9,7 +9,8 @@ from __future__ import annotations
 from ...autograd import no_grad
 from ...dtype import DType
 from ...tensor import Tensor
-from ..graph import Buffer, Graph, Kind, Node, Ref, view_of
+from ..graph import Buffer, Graph, Kind, Node, Ref
+from .values import as_tensor, constant
 
 _BY = ("mul", "div", "add", "sub")
 _OUT, _WEIGHT, _BIAS = 0, 1, 2  # of conv2d: outs[0]; ins[1], ins[2]
@@ -69,12 +70,12 @@ def _by_channel(node: Node, after: Node) -> Tensor | None:
         return None
     channels = other.shape[1]
     row = Ref(other.buffer, other.offset, other.dtype, (channels,), (other.strides[1],))
-    return _tensor(row)
+    return as_tensor(row)
 
 
 def _absorb(node: Node, op: str, factor: Tensor) -> None:
     x, *constants = node.ins
-    kernel, *rest = [_tensor(r) for r in constants if r is not None]
+    kernel, *rest = [as_tensor(r) for r in constants if r is not None]
     shift = rest[0] if rest else Tensor.zeros(factor.shape)
     with no_grad():
         by = factor if op in ("mul", "add") else factor.recip() if op == "div" else factor.neg()
@@ -82,14 +83,4 @@ def _absorb(node: Node, op: str, factor: Tensor) -> None:
             kernel, shift = kernel.mul(by.reshape((-1, 1, 1, 1))), shift.mul(by)
         else:
             shift = shift.add(by)
-    node.ins = (x, _constant(kernel), _constant(shift))
-
-
-def _tensor(ref: Ref) -> Tensor:
-    return Tensor.of_view(view_of(ref))
-
-
-def _constant(value: Tensor) -> Ref:
-    view = value.contiguous().data
-    buffer = Buffer(Kind.CONSTANT, view.layout.nbytes, "", view.address, view.storage)
-    return Ref.whole(buffer, view.dtype, view.layout.shape)
+    node.ins = (x, constant(kernel), constant(shift))

@@ -1,0 +1,226 @@
+/* conv_block.c: the operation `conv_block`, convolution of blocked images (block.h).
+ *
+ * A tile is PIXELS outputs, anywhere in the batch, by up to BLOCKS blocks of channels in registers: each
+ * step multiplies one channel of each pixel by a row of weights. The order of summation is blocks, taps,
+ * channels, cut into chunks that are added in order: it depends on sizes only, not on tiles or threads.
+ */
+#include "block.h"
+
+enum { OUT, IN, W, BIAS, ADD };
+enum { CHUNK = 1152, PART = 126 }; /* products of a chunk; pixels of a task, about */
+#if CDL_LANES == 16
+enum { PIXELS = 7, BLOCKS = 4, PAIR = 2 };
+#elif CDL_LANES == 1
+enum { PIXELS = 1, BLOCKS = 1, PAIR = 16 };
+#else
+enum { PIXELS = 6, BLOCKS = 1, PAIR = CDL_VB };
+#endif
+
+static const float zeros[CDL_B];
+#define FORGET __asm__ volatile("" ::: "memory") /* values broadcast before: registers are few */
+
+typedef struct job {
+    cdl_block_window g;
+    cdl_block_end end;
+    const float *in, *w, *bias, *add;
+    float *out;
+    int64_t depth, taps, chunk;                /* channels of an input block; blocks of a chunk */
+    int64_t in_b, in_c, in_y, in_x, in_i, w_o; /* strides; in_i: of a channel within its block */
+    int64_t pixels, part, parts, group, groups;
+    bool plain, groups_first;
+} job;
+
+/* Pixels of a tile: where the taps read, and where the results lie. */
+typedef struct tile {
+    const float *in[CDL_TAPS][PIXELS]; /* NULL outside */
+    int64_t out[PIXELS];
+    int count;
+} tile;
+
+/* A pixel of the batch. */
+typedef struct spot {
+    int64_t b, y, x;
+} spot;
+
+/* The next `count` pixels from `at` on; of a short tile the last one stands for the missing. */
+static void place(const job *j, spot *at, int count, tile *t) {
+    const cdl_block_image *out = &j->g.out;
+    t->count = count;
+    for (int k = 0; k < PIXELS; k++) {
+        if (k < count) {
+            cdl_block_taps(&j->g, at->y, at->x, j->in_y, j->in_x, j->in + at->b * j->in_b, &t->in[0][k], PIXELS);
+            t->out[k] = ((at->b * out->blocks * out->h + at->y) * out->w + at->x) * CDL_B;
+            if (++at->x == out->w) {
+                at->x = 0;
+                if (++at->y == out->h) at->y = 0, at->b++;
+            }
+        } else {
+            for (int64_t i = 0; i < j->taps; i++) t->in[i][k] = t->in[i][k - 1];
+        }
+    }
+}
+
+/* N out blocks from `o` on, input blocks [c, end). */
+CDL_INLINE void micro(const job *j, const tile *t, int64_t o, int64_t c, int64_t end, float *sums,
+                      const int N, const bool plain) {
+    const int64_t w_o = j->w_o, depth = j->depth;
+    const float *w = j->w + o * w_o + c * j->taps * depth * CDL_B;
+    vf acc[PIXELS][BLOCKS * CDL_VB];
+    UNROLL
+    for (int k = 0; k < PIXELS; k++)
+        UNROLL
+        for (int v = 0; v < N * CDL_VB; v++) acc[k][v] = v_zero();
+    for (int64_t block = c; block < end; block++) {
+        for (int64_t tap = 0; tap < j->taps; tap++) {
+            const float *x[PIXELS];
+            int64_t by[PIXELS];
+            UNROLL
+            for (int k = 0; k < PIXELS; k++) {
+                const float *at = t->in[tap][k];
+                x[k] = at ? at + block * j->in_c : zeros;
+                by[k] = at ? j->in_i : 0;
+            }
+            ROLLED
+            for (int64_t i = 0; i < depth; i++, w += CDL_B) {
+                UNROLL
+                for (int u = 0; u < N * CDL_VB; u += PAIR) {
+                    vf y[PAIR];
+                    FORGET;
+                    UNROLL
+                    for (int v = u; v < CDL_MIN(u + PAIR, N * CDL_VB); v++)
+                        y[v - u] = v_load(w + v / CDL_VB * w_o + v % CDL_VB * CDL_LANES);
+                    UNROLL
+                    for (int k = 0; k < PIXELS; k++) {
+                        const vf s = v_set1(x[k][plain ? i * by[k] : i]);
+                        UNROLL
+                        for (int v = u; v < CDL_MIN(u + PAIR, N * CDL_VB); v++) acc[k][v] = v_fma(s, y[v - u], acc[k][v]);
+                    }
+                }
+            }
+        }
+    }
+    UNROLL
+    for (int k = 0; k < PIXELS; k++)
+        UNROLL
+        for (int v = 0; v < N * CDL_VB; v++) v_store(sums + (k * BLOCKS * CDL_VB + v) * CDL_LANES, acc[k][v]);
+}
+
+/* Sums of a chunk to where the results lie; the last chunk makes them whole. */
+static void finish(const job *j, const tile *t, const float *sums, int64_t o, int64_t n, bool first, bool last) {
+    const int64_t plane = j->g.out.h * j->g.out.w * CDL_B;
+    const float *bias = first && j->bias ? j->bias + o * CDL_B : NULL;
+    for (int k = 0; k < t->count; k++)
+        for (int64_t v = 0; v < n * CDL_B; v += CDL_LANES) {
+            const int64_t at = t->out[k] + (o + v / CDL_B) * plane + v % CDL_B;
+            vf sum = v_load(sums + k * BLOCKS * CDL_B + v);
+            if (!first) sum += v_load(j->out + at);
+            if (bias) sum += v_load(bias + v);
+            if (last && j->add) sum += v_load(j->add + at);
+            v_store(j->out + at, last ? cdl_block_finish(&j->end, sum) : sum);
+        }
+}
+
+#define CASE(N)                                          \
+    case N:                                              \
+        if (j->plain) micro(j, t, o, c, end, sums, N, true); \
+        else micro(j, t, o, c, end, sums, N, false);         \
+        break;
+
+static void run_tile(const job *j, const tile *t, int64_t o, int64_t n, int64_t c, int64_t end) {
+    float sums[PIXELS * BLOCKS * CDL_B];
+    switch (n) {
+        CASE(1)
+#if CDL_LANES == 16
+        CASE(2)
+        CASE(3)
+        CASE(4)
+#endif
+    }
+    finish(j, t, sums, o, n, c == 0, end == j->g.in.blocks);
+}
+
+static void run_task(const job *j, int64_t index) {
+    const int64_t part = j->groups_first ? index / j->groups : index % j->parts;
+    const int64_t group = j->groups_first ? index % j->groups : index / j->parts;
+    const int64_t begin = part * j->part, end = CDL_MIN(begin + j->part, j->pixels);
+    const int64_t o = group * j->group, n = CDL_MIN(j->group, j->g.out.blocks - o);
+    const int64_t row = begin / j->g.out.w;
+    for (int64_t c = 0; c < j->g.in.blocks; c += j->chunk) {
+        spot spot = {row / j->g.out.h, row % j->g.out.h, begin % j->g.out.w};
+        for (int64_t at = begin; at < end; at += PIXELS) {
+            tile t;
+            place(j, &spot, (int)CDL_MIN(PIXELS, end - at), &t);
+            run_tile(j, &t, o, n, c, CDL_MIN(c + j->chunk, j->g.in.blocks));
+        }
+    }
+}
+
+static void run_tasks(void *job_, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i++) run_task(job_, i);
+}
+
+static void cut(job *j) {
+    const cdl_block_image *out = &j->g.out;
+    j->pixels = out->batch * out->h * out->w;
+    j->groups = cdl_ceil_div(out->blocks, BLOCKS);
+    j->group = cdl_ceil_div(out->blocks, j->groups);
+    j->groups = cdl_ceil_div(out->blocks, j->group);
+    j->parts = CDL_MAX(cdl_ceil_div(j->pixels, PART), (int64_t)1);
+    j->part = cdl_ceil_div(cdl_ceil_div(j->pixels, j->parts), PIXELS) * PIXELS;
+    j->parts = cdl_ceil_div(j->pixels, j->part);
+    j->chunk = CDL_MAX(CHUNK / (j->taps * j->depth), (int64_t)1);
+    const int64_t weights = out->blocks * j->w_o, image = j->pixels * j->g.in.blocks * CDL_B;
+    j->groups_first = weights < image;
+}
+
+/* x blocked, or plain [b,c,h,w] as one block of c channels. The only block may be weighed in part. */
+static cdl_status set_input(job *j, const cdl_view *x, int64_t depth) {
+    const int64_t *s = x->layout->shape;
+    cdl_block_image *in = &j->g.in;
+    if (x->layout->rank == 5) {
+        const cdl_status status = cdl_block_image_of(x, in);
+        j->depth = in->blocks == 1 ? CDL_MIN(CDL_MAX(depth, 1), CDL_B) : CDL_B, j->in_x = CDL_B, j->in_i = 1;
+        j->in_y = in->w * CDL_B, j->in_c = in->h * j->in_y, j->in_b = in->blocks * j->in_c;
+        return status;
+    }
+    if (x->layout->dtype != CDL_F32) return CDL_EDTYPE;
+    if (!cdl_block_plain(x, 4) || s[1] < 1 || s[1] > CDL_B) return CDL_ESHAPE;
+    *in = (cdl_block_image){s[0], 1, s[2], s[3]};
+    j->depth = s[1], j->in_x = 1, j->in_y = in->w, j->in_i = in->h * in->w;
+    j->in_c = 0, j->in_b = s[1] * j->in_i;
+    j->plain = true;
+    return CDL_OK;
+}
+
+static cdl_status check(job *j, const cdl_view *v, const cdl_params *p) {
+    cdl_status s;
+    const int64_t *w = v[W].layout->shape;
+    if ((s = cdl_block_image_of(&v[OUT], &j->g.out)) != CDL_OK) return s;
+    if (!cdl_block_plain(&v[W], 6)) return CDL_ESHAPE;
+    if ((s = set_input(j, &v[IN], w[4])) != CDL_OK) return s;
+    if (w[0] != j->g.out.blocks || w[1] != j->g.in.blocks || w[4] != j->depth || w[5] != CDL_B) return CDL_ESHAPE;
+    j->g.taps[0] = w[2], j->g.taps[1] = w[3];
+    if ((s = cdl_block_window_of(&j->g, p)) != CDL_OK || (s = cdl_block_end_of(&j->end, p)) != CDL_OK) return s;
+    j->taps = w[2] * w[3];
+    j->w_o = w[1] * j->taps * j->depth * CDL_B;
+    if (v[BIAS].data && (!cdl_block_plain(&v[BIAS], 1) || v[BIAS].layout->shape[0] != w[0] * CDL_B)) return CDL_ESHAPE;
+    cdl_block_image add = j->g.out;
+    if (v[ADD].data && (s = cdl_block_image_of(&v[ADD], &add)) != CDL_OK) return s;
+    const cdl_block_image *out = &j->g.out;
+    if (add.batch != out->batch || add.blocks != out->blocks || add.h != out->h || add.w != out->w) return CDL_ESHAPE;
+    return CDL_OK;
+}
+
+CDL_KERNEL(conv_block) {
+    job j = {0};
+    if (n != 5) return CDL_EARGS;
+    cdl_status s = check(&j, v, p);
+    const cdl_block_image *out = &j.g.out;
+    if (s != CDL_OK || !(out->batch && out->blocks && out->h && out->w)) return s;
+    if (!v[OUT].data || !v[IN].data || !v[W].data || !j.g.in.blocks) return CDL_EARGS;
+    j.out = v[OUT].data, j.in = v[IN].data, j.w = v[W].data, j.bias = v[BIAS].data, j.add = v[ADD].data;
+    cut(&j);
+    const int64_t grain = cdl_grain(j.part, j.group * CDL_B, j.taps * j.depth * j.g.in.blocks);
+    cdl_parallel_for(j.parts * j.groups, grain, run_tasks, &j);
+    return CDL_OK;
+}
