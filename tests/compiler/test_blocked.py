@@ -12,6 +12,7 @@ from candle import Tensor, functional, nn
 from candle.compiler import compile
 from candle.compiler.passes import fold_padding
 from candle.compiler.trace import trace
+from candle.optim import SGD
 from candle.testing import assert_close
 
 
@@ -156,7 +157,7 @@ def test_padding_by_zeros_becomes_the_convolution_s() -> None:
 def test_a_training_step_keeps_its_plain_convolutions() -> None:
     """Weights that change are no constants."""
     conv = nn.Conv2d.new(3, 16, 3)
-    optimizer = candle.optim.SGD(conv.parameters(), 0.1)
+    optimizer = SGD(conv.parameters(), 0.1)
 
     def step(x: Tensor) -> Tensor:
         loss = conv(x).sqr().mean()
