@@ -17,6 +17,7 @@ from .requirements import Requirements, quote
 
 MAX_MANIFEST = 4 << 20
 MAX_TEXT = 1000
+_MOST_LINE = 16 * MAX_TEXT  # characters: parsing takes a hundred bytes for each
 MAX_DIMENSION = 1 << 20
 
 # The lines that a manifest may have: one bare key, one plain value. Within TOML as a whole, 4 MB of
@@ -175,7 +176,7 @@ def _load(data: bytes, op: str) -> dict[str, Any]:
     try:
         text = data.decode()
         for number, line in enumerate(text.split("\n"), 1):
-            if not _LINE.fullmatch(line):
+            if len(line) > _MOST_LINE or not _LINE.fullmatch(line):
                 raise ValueError(f"no plain key and value in line {number}: {line[:80]!r}")
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # UTF-8, TOML and out-of-range numbers are so
