@@ -9,6 +9,8 @@
 #include "../simd/math.h"
 #include "unroll.h"
 
+#define CDL_FORGET __asm__ volatile("" ::: "memory") /* what was broadcast before: registers are few */
+
 enum { CDL_B = 16, CDL_VB = CDL_B / CDL_LANES, CDL_TAPS = 64 }; /* a block, its vectors; the most taps */
 
 typedef struct cdl_block_image {
@@ -74,6 +76,16 @@ CDL_INLINE cdl_status cdl_block_end_of(cdl_block_end *e, const cdl_params *p) {
     if (p->i[6] < 0 || p->i[6] > 2) return CDL_EPARAM;
     *e = (cdl_block_end){p->i[6] > 0, p->i[6] == 2, (float)p->f[0]};
     return CDL_OK;
+}
+
+/* A bias a channel and an image to add, each or absent, beside the result. */
+CDL_INLINE cdl_status cdl_block_beside(const cdl_view *bias, const cdl_view *add, const cdl_block_image *out) {
+    if (bias->data && (!cdl_block_plain(bias, 1) || bias->layout->shape[0] != out->blocks * CDL_B)) return CDL_ESHAPE;
+    if (!add->data) return CDL_OK;
+    cdl_block_image i;
+    const cdl_status s = cdl_block_image_of(add, &i);
+    if (s != CDL_OK) return s;
+    return i.batch == out->batch && i.blocks == out->blocks && i.h == out->h && i.w == out->w ? CDL_OK : CDL_ESHAPE;
 }
 
 CDL_INLINE vf cdl_block_finish(const cdl_block_end *e, vf sum) {

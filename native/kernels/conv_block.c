@@ -17,7 +17,6 @@ enum { PIXELS = 6, BLOCKS = 1, PAIR = CDL_VB };
 #endif
 
 static const float zeros[CDL_B];
-#define FORGET __asm__ volatile("" ::: "memory") /* values broadcast before: registers are few */
 
 typedef struct job {
     cdl_block_window g;
@@ -85,7 +84,7 @@ CDL_INLINE void micro(const job *j, const tile *t, int64_t o, int64_t c, int64_t
                 UNROLL
                 for (int u = 0; u < N * CDL_VB; u += PAIR) {
                     vf y[PAIR];
-                    FORGET;
+                    CDL_FORGET;
                     UNROLL
                     for (int v = u; v < CDL_MIN(u + PAIR, N * CDL_VB); v++)
                         y[v - u] = v_load(w + v / CDL_VB * w_o + v % CDL_VB * CDL_LANES);
@@ -203,12 +202,7 @@ static cdl_status check(job *j, const cdl_view *v, const cdl_params *p) {
     if ((s = cdl_block_window_of(&j->g, p)) != CDL_OK || (s = cdl_block_end_of(&j->end, p)) != CDL_OK) return s;
     j->taps = w[2] * w[3];
     j->w_o = w[1] * j->taps * j->depth * CDL_B;
-    if (v[BIAS].data && (!cdl_block_plain(&v[BIAS], 1) || v[BIAS].layout->shape[0] != w[0] * CDL_B)) return CDL_ESHAPE;
-    cdl_block_image add = j->g.out;
-    if (v[ADD].data && (s = cdl_block_image_of(&v[ADD], &add)) != CDL_OK) return s;
-    const cdl_block_image *out = &j->g.out;
-    if (add.batch != out->batch || add.blocks != out->blocks || add.h != out->h || add.w != out->w) return CDL_ESHAPE;
-    return CDL_OK;
+    return cdl_block_beside(&v[BIAS], &v[ADD], &j->g.out);
 }
 
 CDL_KERNEL(conv_block) {

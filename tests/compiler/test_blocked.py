@@ -35,6 +35,10 @@ SHAPES = [
     ((1, 160, 6, 6), 80, (3, 3), {"padding": 1}),  # more than one chunk
     ((1, 16, 1, 1), 16, (3, 3), {"padding": 2}),
     ((5, 1, 10, 3), 100, (8, 3), {"padding": (3, 1)}),
+    ((1, 64, 14, 13), 72, (3, 3), {"padding": 1}),  # by minimal filtering, as the next three
+    ((3, 16, 9, 11), 16, (3, 3), {}),
+    ((2, 40, 30, 7), 90, (3, 3), {"padding": 2}),
+    ((9, 272, 5, 6), 20, (3, 3), {"padding": 1}),
     ((2, 40, 8, 9), 40, (3, 3), {"padding": 1, "groups": 40}),
     ((1, 96, 15, 15), 96, (5, 5), {"padding": 2, "stride": 2, "groups": 96}),
     ((1, 20, 4, 70), 20, (3, 3), {"dilation": (1, 3), "groups": 20}),
@@ -134,6 +138,20 @@ def test_bits_do_not_depend_on_threads_or_on_the_other_images() -> None:
     finally:
         candle.set_threads(before)
     assert len(bits) == 1
+
+
+def test_minimal_filtering_is_used_where_its_weights_pay() -> None:
+    w = rand(16, 16, 3, 3)
+    large, small = rand(1, 16, 12, 12), rand(1, 16, 6, 6)
+
+    def fn(x: Tensor) -> Tensor:
+        return functional.conv2d(x, w, padding=1).relu() + x
+
+    assert "conv_winograd" in ops(fn, large)
+    assert "conv_winograd" not in ops(fn, small)
+    exact = functional.conv2d(large.to_dtype("f64"), w.to_dtype("f64"), padding=1)
+    wanted = (exact.relu() + large.to_dtype("f64")).to_vec()
+    assert_close(compile(fn, large)(large), wanted, rtol=2e-5, atol=2e-5)
 
 
 def test_padding_by_zeros_becomes_the_convolution_s() -> None:

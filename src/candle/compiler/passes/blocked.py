@@ -14,6 +14,7 @@ from ...shape import row_major
 from ...tensor import Tensor
 from ..graph import Buffer, Graph, Kind, Node, Ref
 from .values import as_tensor, constant
+from .winograd import pays, transformed
 
 BLOCK = 16
 _MOST_TAPS = 64
@@ -72,7 +73,10 @@ class _Blocking:
         depthwise = groups == w.shape[0] == x.shape[1] and groups > 1
         if taps > _MOST_TAPS or not (groups == 1 or depthwise):
             return False
-        if depthwise:
+        if pays(node, out, BLOCK):
+            whole = _filled(_filled(as_tensor(w), 0), 1)
+            weight, op, given = transformed(whole, BLOCK), "conv_winograd", self._image(x)
+        elif depthwise:
             weight, op, given = _depth_weight(as_tensor(w)), "conv_block_depth", self._image(x)
         else:
             plain = x.shape[1] < BLOCK and x.contiguous and x.buffer not in self.blocked

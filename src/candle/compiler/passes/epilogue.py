@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..graph import Buffer, Graph, Kind, Node, Ref
 from .values import as_tensor
 
+_TAKERS = ("conv_block", "conv_winograd", "conv_block_depth")
 _RELU, _BOUNDED = 1, 2  # of ints[6]
 _END, _ADD = 6, 3
 
@@ -15,7 +16,7 @@ def absorb_epilogues(graph: Graph) -> Graph:
     instead: dict[Node, Node] = {}  # the convolution that stands where its last follower stood
     taken, gone = set[Node](), set[Node]()
     for node in graph.nodes:
-        if not node.op.startswith("conv_block") or not _steady(node, writers):
+        if node.op not in _TAKERS or not _steady(node, writers):
             continue
         last = node
         while (after := _follower(node, readers, writers)) and after not in taken:
@@ -63,7 +64,7 @@ def _absorb(node: Node, after: Node) -> bool:
         node.ints = _ending(node, _RELU)
     elif after.op == "minimum" and end == _RELU and (most := _number(after, out)) is not None:
         node.ints, node.floats = _ending(node, _BOUNDED), (most, 0.0)
-    elif after.op == "add" and end == 0 and node.op == "conv_block" and not node.ins[_ADD]:
+    elif after.op == "add" and end == 0 and len(node.ins) > _ADD and not node.ins[_ADD]:
         other = _other(after, out)
         if out is None or other is None or other.shape != out.shape or not other.covers():
             return False
