@@ -83,17 +83,28 @@ static void store_c(const run *j, const task *t, const float *from) {
 /* Panels per step of packing: few enough to stay close, enough for the widest kernel of a single row. */
 static int64_t pack_step(int64_t rows) { return rows < 4 ? 8 : 3; }
 
-/* sum[panels * CDL_PANEL] = a b, for a single row: a few rows of b at a time, each in one long run. */
-static void along_row(const float *a, const float *b, int64_t b_k, int64_t k, int64_t cols, float *sum) {
-    enum { ROWS = 8 };
-    int64_t i = 0;
-    for (; i + ROWS <= k; i += ROWS)
-        for (int64_t c = 0; c < cols; c += CDL_LANES) {
-            vf acc = i ? v_load(sum + c) : v_zero();
+/* sum[V vectors] (+)= a[ROWS] b[ROWS][V vectors], in the order of k. */
+enum { ROWS = 8, PAIR = 2 };
+CDL_INLINE void add_rows(const float *a, const float *b, int64_t b_k, bool first, float *sum, const int V) {
+    vf acc[PAIR];
+    for (int v = 0; v < V; v++) acc[v] = first ? v_zero() : v_load(sum + v * CDL_LANES);
 #pragma clang loop unroll(full)
-            for (int r = 0; r < ROWS; r++) acc = v_fma(v_set1(a[i + r]), v_load(b + (i + r) * b_k + c), acc);
-            v_store(sum + c, acc);
-        }
+    for (int r = 0; r < ROWS; r++)
+#pragma clang loop unroll(full)
+        for (int v = 0; v < V; v++) acc[v] = v_fma(v_set1(a[r]), v_load(b + r * b_k + v * CDL_LANES), acc[v]);
+    for (int v = 0; v < V; v++) v_store(sum + v * CDL_LANES, acc[v]);
+}
+
+/* sum[panels * CDL_PANEL] = a b, for a single row: a few rows of b at a time, each in one long run,
+ * by pairs of vectors as memory is fetched by pairs of cache lines. */
+static void along_row(const float *a, const float *b, int64_t b_k, int64_t k, int64_t cols, float *sum) {
+    int64_t i = 0;
+    for (; i + ROWS <= k; i += ROWS) {
+        const float *from = b + i * b_k;
+        int64_t c = 0;
+        for (; c + PAIR * CDL_LANES <= cols; c += PAIR * CDL_LANES) add_rows(a + i, from + c, b_k, !i, sum + c, PAIR);
+        if (c < cols) add_rows(a + i, from + c, b_k, !i, sum + c, 1);
+    }
     for (; i < k; i++)
         for (int64_t c = 0; c < cols; c += CDL_LANES)
             v_store(sum + c, v_fma(v_set1(a[i]), v_load(b + i * b_k + c), i ? v_load(sum + c) : v_zero()));
@@ -227,9 +238,9 @@ static void run_tasks(void *ctx, int64_t begin, int64_t end) {
 /* Panels of a task: as many as serve its caches, but fewer where threads would else go without. */
 static int64_t panels_of_tasks(const run *j, int64_t batches) {
     const int64_t most = j->along || j->across ? WIDE_PC : j->a_direct ? PC : 2 * PC, threads = cdl_threads();
+    const int64_t least = j->along ? threads : 2 * threads; /* long runs are worth more than even loads */
     int64_t blocks = cdl_ceil_div(j->panels, most), others = j->row_blocks * batches;
-    if (threads > 1 && others < 2 * threads)
-        blocks = CDL_MAX(blocks, cdl_ceil_div(2 * threads, others));
+    if (threads > 1 && others < least) blocks = CDL_MAX(blocks, cdl_ceil_div(least, others));
     return CDL_MAX(cdl_ceil_div(j->panels, blocks), (int64_t)LEAST_PC);
 }
 
