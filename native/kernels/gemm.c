@@ -80,8 +80,9 @@ static void store_c(const run *j, const task *t, const float *from) {
     }
 }
 
-/* Panels per step of packing: few enough to stay close, enough for the widest kernel of a single row. */
-static int64_t pack_step(int64_t rows) { return rows < 4 ? 8 : 3; }
+/* Panels per step of packing: few enough to stay close, enough for the widest kernels and for runs of
+ * some cache lines. */
+static int64_t pack_step(int64_t rows) { return rows < 4 ? 8 : 6; }
 
 /* sum[V vectors] (+)= a[ROWS] b[ROWS][V vectors], in the order of k. */
 enum { ROWS = 8, PAIR = 2 };
@@ -240,7 +241,10 @@ static int64_t panels_of_tasks(const run *j, int64_t batches) {
     const int64_t most = j->along || j->across ? WIDE_PC : j->a_direct ? PC : 2 * PC, threads = cdl_threads();
     const int64_t least = j->along ? threads : 2 * threads; /* long runs are worth more than even loads */
     int64_t blocks = cdl_ceil_div(j->panels, most), others = j->row_blocks * batches;
-    if (threads > 1 && others < least) blocks = CDL_MAX(blocks, cdl_ceil_div(least, others));
+    if (threads > 1 && others < least) {
+        blocks = CDL_MAX(blocks, cdl_ceil_div(least, others));
+        blocks = cdl_ceil_div(blocks, threads) * threads; /* as many for each */
+    }
     return CDL_MAX(cdl_ceil_div(j->panels, blocks), (int64_t)LEAST_PC);
 }
 

@@ -91,6 +91,20 @@ def test_thread_counts_give_the_same_bits(each_isa: str, count: int) -> None:
         assert same_bits(run(np.asfortranarray(a), b), want)
 
 
+@pytest.mark.parametrize("m", [1, 3, 64])
+@pytest.mark.parametrize("panels", [1, 5, 68, 133])
+def test_few_rows_give_the_same_bits_however_cut(each_isa: str, m: int, panels: int) -> None:
+    """An odd panel, a rest of k that fills no step, and tasks as wide as the thread count asks."""
+    a, b = data(m, 16 * panels, 277)
+    with threads(1):
+        want = run(a, b)
+        assert close(want, a, b)
+        assert same_bits(run(np.vstack([a, a[::-1]] * 9), b)[:m], want)
+    for count in (2, 3, 5):
+        with threads(count):
+            assert same_bits(run(a, b), want)
+
+
 def test_isas_with_fused_multiply_add_agree_to_the_bit() -> None:
     a, b = data(23, 70, 600)
     results = set()
