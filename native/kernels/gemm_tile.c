@@ -20,12 +20,13 @@ enum { MR = 4, NV = 2, V1 = 8 };
 #endif
 enum { VP = CDL_PANEL / CDL_LANES }; /* vectors in a panel */
 enum { MAX_V = 8 };
+#define PANELS(V) ((V) > VP ? (V) / VP : 1)
+enum { AHEAD_ROWS = 4 * MR }; /* up to here the work on some panels is too short to wait for the next */
 
-
-
-/* One tile at column vector `v0` of its panels. R and V are constants where this is inlined. */
+/* One tile at column vector `v0` of its panels. R, V and AHEAD are constants where this is inlined;
+ * with AHEAD the panels that follow are fetched meanwhile (past the last, that does nothing). */
 CDL_INLINE void micro(const cdl_tile *t, int64_t row, int64_t panel, int v0, int64_t k, cdl_tile_mode mode,
-                      const int R, const int V) {
+                      const int R, const int V, const bool AHEAD) {
     vf acc[MR][MAX_V];
     const float *a = t->a + row * t->a_row, *b = t->b + panel * t->b_panel + v0 * CDL_LANES;
     float *c = t->c + row * t->c_row + panel * CDL_PANEL + v0 * CDL_LANES;
@@ -44,7 +45,10 @@ CDL_INLINE void micro(const cdl_tile *t, int64_t row, int64_t panel, int v0, int
     for (int64_t i = 0; i < k; i++) {
         vf x[MAX_V];
         UNROLL
-        for (int v = 0; v < V; v++) x[v] = v_load(b + v / VP * b_panel + v % VP * CDL_LANES);
+        for (int v = 0; v < V; v++) {
+            x[v] = v_load(b + v / VP * b_panel + v % VP * CDL_LANES);
+            if (AHEAD && v % VP == 0) __builtin_prefetch(b + (v / VP + PANELS(V)) * b_panel, 0, 2);
+        }
         UNROLL
         for (int r = 0; r < R; r++) {
             vf y = v_set1(by3[r / 3][r % 3 * a_row]);
@@ -87,28 +91,28 @@ static void activate(const cdl_tile *t, int64_t row, int64_t panel, int rows, in
 
 /* A kernel covers R rows by P panels; where V is less than a panel it goes over it in steps. */
 typedef void (*tile_fn)(const cdl_tile *t, int64_t row, int64_t panel, int64_t k, cdl_tile_mode mode);
-#define PANELS(V) ((V) > VP ? (V) / VP : 1)
-#define TILE(name, R, V)                                                                           \
+#define TILE(name, R, V, AHEAD)                                                                    \
     static void name(const cdl_tile *t, int64_t row, int64_t panel, int64_t k, cdl_tile_mode mode) { \
-        for (int v0 = 0; v0 < PANELS(V) * VP; v0 += (V)) micro(t, row, panel, v0, k, mode, R, V);  \
+        for (int v0 = 0; v0 < PANELS(V) * VP; v0 += (V)) micro(t, row, panel, v0, k, mode, R, V, AHEAD); \
         if (t->act) activate(t, row, panel, R, PANELS(V));                                         \
     }
 #define AT_MOST_ONE(V) ((V) < VP ? (V) : VP) /* the same, within a single panel */
-TILE(tile_full, MR, NV)
-TILE(tile_full_one, MR, AT_MOST_ONE(NV))
+TILE(tile_full, MR, NV, false)
+TILE(tile_full_ahead, MR, NV, true)
+TILE(tile_full_one, MR, AT_MOST_ONE(NV), false)
 #if CDL_LANES == 16
-TILE(tile_full_two, MR, 2)
+TILE(tile_full_two, MR, 2, false)
 #else
 #define tile_full_two tile_full_one
 #endif
-TILE(tile_4, 4, NV)
-TILE(tile_4_one, 4, AT_MOST_ONE(NV))
-TILE(tile_3, 3, NV)
-TILE(tile_3_one, 3, AT_MOST_ONE(NV))
-TILE(tile_2, 2, 4)
-TILE(tile_2_one, 2, AT_MOST_ONE(4))
-TILE(tile_1, 1, V1)
-TILE(tile_1_one, 1, AT_MOST_ONE(V1))
+TILE(tile_4, 4, NV, false)
+TILE(tile_4_one, 4, AT_MOST_ONE(NV), false)
+TILE(tile_3, 3, NV, false)
+TILE(tile_3_one, 3, AT_MOST_ONE(NV), false)
+TILE(tile_2, 2, 4, false)
+TILE(tile_2_one, 2, AT_MOST_ONE(4), false)
+TILE(tile_1, 1, V1, false)
+TILE(tile_1_one, 1, AT_MOST_ONE(V1), false)
 
 typedef struct kernel {
     int rows, panels, middle; /* panels of `wide` and of `two` */
@@ -137,6 +141,7 @@ void CDL_NAME(cdl_tiles)(const cdl_tile *t, int64_t rows, int64_t panels, int64_
         int64_t end = row + (rows - row) / f->rows * f->rows;
         for (int64_t p = 0, step; p < panels && row < end; p += step) {
             tile_fn fn = pick(f, panels - p, &step);
+            if (fn == tile_full && rows <= AHEAD_ROWS) fn = tile_full_ahead;
             for (int64_t r = row; r < end; r += f->rows) fn(t, r, p, k, mode);
         }
         row = end;
