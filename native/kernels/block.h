@@ -55,10 +55,25 @@ CDL_INLINE cdl_status cdl_block_window_of(cdl_block_window *g, const cdl_params 
     return g->in.batch == g->out.batch ? CDL_OK : CDL_ESHAPE;
 }
 
-/* Where in an image the taps of output [y, x] read, `row` and `column` elements apart; NULL outside. */
+/* Input row and column of the first tap of output [y, x]. */
+CDL_INLINE int64_t cdl_block_y(const cdl_block_window *g, int64_t y) { return y * g->stride[0] - g->padding[0]; }
+CDL_INLINE int64_t cdl_block_x(const cdl_block_window *g, int64_t x) { return x * g->stride[1] - g->padding[1]; }
+
+/* Whether all taps from this input on lie inside. */
+CDL_INLINE bool cdl_block_inside(const cdl_block_window *g, int64_t y, int64_t x) {
+    return y >= 0 && x >= 0 && y + (g->taps[0] - 1) * g->dilation[0] < g->in.h &&
+           x + (g->taps[1] - 1) * g->dilation[1] < g->in.w;
+}
+
+/* How far from the first tap each reads, of inputs `row` and `column` elements apart. */
+CDL_INLINE void cdl_block_offsets(const cdl_block_window *g, int64_t row, int64_t column, int64_t *at) {
+    for (int64_t y = 0; y < g->taps[0]; y++)
+        for (int64_t x = 0; x < g->taps[1]; x++) *at++ = y * g->dilation[0] * row + x * g->dilation[1] * column;
+}
+
+/* Where in an image the taps from input [y, x] on read; NULL outside. */
 CDL_INLINE void cdl_block_taps(const cdl_block_window *g, int64_t y, int64_t x, int64_t row, int64_t column,
                                const float *image, const float **at, int64_t step) {
-    y = y * g->stride[0] - g->padding[0], x = x * g->stride[1] - g->padding[1];
     for (int64_t ty = 0; ty < g->taps[0]; ty++, y += g->dilation[0])
         for (int64_t tx = 0, ix = x; tx < g->taps[1]; tx++, ix += g->dilation[1], at += step) {
             const bool inside = y >= 0 && y < g->in.h && ix >= 0 && ix < g->in.w;

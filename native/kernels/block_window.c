@@ -5,64 +5,83 @@
 #include <math.h>
 
 enum { OUT, IN, W, BIAS };
-enum { RUN = 32, PIXELS = CDL_LANES == 16 ? 8 : CDL_LANES == 1 ? 1 : 4 }; /* of a task, and of a tile in registers */
+enum { PIXELS = CDL_LANES == 16 ? 8 : CDL_LANES == 1 ? 1 : 4 };
 
 typedef struct job {
     cdl_block_window g;
     cdl_block_end end;
     const float *in, *w, *bias; /* no weights: maxima */
     float *out, outside[CDL_B];
-    int64_t taps, runs;
+    int64_t taps, at[CDL_TAPS];
 } job;
 
-/* PIXELS results of one block, of which `count` count. */
-CDL_INLINE void micro(const job *j, const float *(*at)[RUN], int64_t block, float *out, int count, const bool max) {
-    const int64_t shift = block * j->g.in.h * j->g.in.w * CDL_B;
-    const float *w = max ? NULL : j->w + block * j->taps * CDL_B;
+/* Where the first taps of PIXELS results read, or each tap of those that meet an edge. */
+typedef struct tile {
+    const float *base, *at[CDL_TAPS][PIXELS];
+    int count;
+} tile;
+
+CDL_INLINE vf weigh(vf acc, vf x, const float *w, const bool max) {
+    return max ? v_maximum(acc, x) : v_fma(x, v_load(w), acc);
+}
+
+CDL_INLINE void micro(const job *j, const tile *t, int64_t block, float *out, const bool max, const bool inside) {
+    const int64_t shift = block * j->g.in.h * j->g.in.w * CDL_B, step = j->g.stride[1] * CDL_B;
+    const float *w = max ? j->outside : j->w + block * j->taps * CDL_B, *base = t->base + shift;
     vf acc[PIXELS][CDL_VB];
     UNROLL
     for (int k = 0; k < PIXELS; k++)
         UNROLL
         for (int v = 0; v < CDL_VB; v++) acc[k][v] = v_set1(max ? -INFINITY : 0.0f);
     ROLLED
-    for (int64_t tap = 0; tap < j->taps; tap++)
+    for (int64_t tap = 0; tap < j->taps; tap++) {
+        const float *first = base + j->at[tap];
         UNROLL
         for (int k = 0; k < PIXELS; k++) {
-            const float *x = at[tap][k] ? at[tap][k] + shift : j->outside;
+            const float *x = inside ? first + k * step : t->at[tap][k] ? t->at[tap][k] + shift : j->outside;
             UNROLL
-            for (int v = 0; v < CDL_VB; v++) {
-                const vf y = v_load(x + v * CDL_LANES);
-                if (max) acc[k][v] = v_maximum(acc[k][v], y);
-                else acc[k][v] = v_fma(y, v_load(w + tap * CDL_B + v * CDL_LANES), acc[k][v]);
-            }
+            for (int v = 0; v < CDL_VB; v++)
+                acc[k][v] = weigh(acc[k][v], v_load(x + v * CDL_LANES), w + tap * CDL_B + v * CDL_LANES, max);
         }
+    }
     UNROLL
     for (int k = 0; k < PIXELS; k++)
         UNROLL
         for (int v = 0; v < CDL_VB; v++) {
             vf result = acc[k][v];
             if (j->bias) result += v_load(j->bias + block * CDL_B + v * CDL_LANES);
-            if (k < count) v_store(out + k * CDL_B + v * CDL_LANES, cdl_block_finish(&j->end, result));
+            if (k < t->count) v_store(out + k * CDL_B + v * CDL_LANES, cdl_block_finish(&j->end, result));
         }
 }
 
-/* A run of pixels of one row of an image, all blocks. */
+/* PIXELS results of a row, all blocks; `out` is the first block's. */
+static void run_tile(const job *j, const float *image, int64_t y, int64_t x, float *out) {
+    const cdl_block_image *in = &j->g.in, *to = &j->g.out;
+    const int64_t row = in->w * CDL_B, iy = cdl_block_y(&j->g, y), ix = cdl_block_x(&j->g, x);
+    tile t;
+    t.count = (int)CDL_MIN(PIXELS, to->w - x), t.base = image;
+    const bool inside = t.count == PIXELS && cdl_block_inside(&j->g, iy, ix) &&
+                        cdl_block_inside(&j->g, iy, ix + (PIXELS - 1) * j->g.stride[1]);
+    if (inside) t.base = image + iy * row + ix * CDL_B;
+    else for (int k = 0; k < PIXELS; k++) {
+        const int64_t at = cdl_block_x(&j->g, x + CDL_MIN(k, t.count - 1));
+        cdl_block_taps(&j->g, iy, at, row, CDL_B, image, &t.at[0][k], PIXELS);
+    }
+    for (int64_t block = 0; block < to->blocks; block++, out += to->h * to->w * CDL_B) {
+        if (!j->w && inside) micro(j, &t, block, out, true, true);
+        else if (!j->w) micro(j, &t, block, out, true, false);
+        else if (inside) micro(j, &t, block, out, false, true);
+        else micro(j, &t, block, out, false, false);
+    }
+}
+
+/* A row of an image. */
 static void run_task(const job *j, int64_t index) {
     const cdl_block_image *in = &j->g.in, *out = &j->g.out;
-    const int64_t begin = index % j->runs * RUN, row = index / j->runs, y = row % out->h, b = row / out->h;
-    const int64_t count = CDL_MIN(RUN, out->w - begin);
-    const float *at[CDL_TAPS][RUN], *image = j->in + b * in->blocks * in->h * in->w * CDL_B;
-    for (int64_t k = 0; k < RUN; k++)
-        cdl_block_taps(&j->g, y, begin + CDL_MIN(k, count - 1), in->w * CDL_B, CDL_B, image, &at[0][k], RUN);
-    for (int64_t block = 0; block < out->blocks; block++) {
-        float *to = j->out + (((b * out->blocks + block) * out->h + y) * out->w + begin) * CDL_B;
-        for (int64_t k = 0; k < count; k += PIXELS) {
-            const float *(*from)[RUN] = (const float *(*)[RUN])(&at[0][k]);
-            const int most = (int)CDL_MIN(PIXELS, count - k);
-            if (j->w) micro(j, from, block, to + k * CDL_B, most, false);
-            else micro(j, from, block, to + k * CDL_B, most, true);
-        }
-    }
+    const int64_t y = index % out->h, b = index / out->h;
+    const float *image = j->in + b * in->blocks * in->h * in->w * CDL_B;
+    float *to = j->out + (b * out->blocks * out->h + y) * out->w * CDL_B;
+    for (int64_t x = 0; x < out->w; x += PIXELS) run_tile(j, image, y, x, to + x * CDL_B);
 }
 
 static void run_tasks(void *job_, int64_t begin, int64_t end) {
@@ -78,9 +97,8 @@ static cdl_status run(job *j, const cdl_view *v, const cdl_params *p) {
     if (!v[OUT].data || !v[IN].data) return CDL_EARGS;
     j->in = v[IN].data, j->out = v[OUT].data;
     j->taps = j->g.taps[0] * j->g.taps[1];
-    j->runs = cdl_ceil_div(out->w, RUN);
-    const int64_t work = CDL_MIN(out->w, RUN) * j->taps;
-    cdl_parallel_for(out->batch * out->h * j->runs, cdl_grain(work, out->blocks, CDL_B), run_tasks, j);
+    cdl_block_offsets(&j->g, in->w * CDL_B, CDL_B, j->at);
+    cdl_parallel_for(out->batch * out->h, cdl_grain(out->w * j->taps, out->blocks, CDL_B), run_tasks, j);
     return CDL_OK;
 }
 

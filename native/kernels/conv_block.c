@@ -26,14 +26,17 @@ typedef struct job {
     int64_t depth, taps, chunk;                /* channels of an input block; blocks of a chunk */
     int64_t in_b, in_c, in_y, in_x, in_i, w_o; /* strides; in_i: of a channel within its block */
     int64_t pixels, part, parts, group, groups;
+    int64_t at[CDL_TAPS * CDL_B]; /* of each tap, or of each channel of each tap of a plain image */
     bool plain, groups_first;
 } job;
 
-/* Pixels of a tile: where the taps read, and where the results lie. */
+/* Pixels of a tile: where their first taps read, if all taps lie inside, or where each does; and where the
+ * results lie. */
 typedef struct tile {
-    const float *in[CDL_TAPS][PIXELS]; /* NULL outside */
+    const float *base[PIXELS], *in[CDL_TAPS][PIXELS]; /* NULL outside */
     int64_t out[PIXELS];
     int count;
+    bool inside;
 } tile;
 
 /* A pixel of the batch. */
@@ -41,92 +44,161 @@ typedef struct spot {
     int64_t b, y, x;
 } spot;
 
+CDL_INLINE void next_spot(const job *j, spot *at) {
+    if (++at->x < j->g.out.w) return;
+    at->x = 0;
+    if (++at->y == j->g.out.h) at->y = 0, at->b++;
+}
+
+/* The next PIXELS pixels, where they lie in one row and all inside: steps are even. */
+CDL_INLINE bool place_in_row(const job *j, spot *at, tile *t) {
+    const cdl_block_image *out = &j->g.out;
+    const int64_t y = cdl_block_y(&j->g, at->y), x = cdl_block_x(&j->g, at->x), step = j->g.stride[1] * j->in_x;
+    if (at->x + PIXELS > out->w || !cdl_block_inside(&j->g, y, x) ||
+        !cdl_block_inside(&j->g, y, x + (PIXELS - 1) * j->g.stride[1]))
+        return false;
+    const float *first = j->in + (at->b * j->in_b + y * j->in_y + x * j->in_x);
+    const int64_t to = ((at->b * out->blocks * out->h + at->y) * out->w + at->x) * CDL_B;
+    for (int k = 0; k < PIXELS; k++) t->base[k] = first + k * step, t->out[k] = to + k * CDL_B;
+    t->count = PIXELS, t->inside = true;
+    at->x += PIXELS - 1;
+    next_spot(j, at);
+    return true;
+}
+
 /* The next `count` pixels from `at` on; of a short tile the last one stands for the missing. */
 static void place(const job *j, spot *at, int count, tile *t) {
     const cdl_block_image *out = &j->g.out;
-    t->count = count;
+    spot input[PIXELS];
+    if (count == PIXELS && place_in_row(j, at, t)) return;
+    t->count = count, t->inside = true;
     for (int k = 0; k < PIXELS; k++) {
         if (k < count) {
-            cdl_block_taps(&j->g, at->y, at->x, j->in_y, j->in_x, j->in + at->b * j->in_b, &t->in[0][k], PIXELS);
+            input[k] = (spot){at->b, cdl_block_y(&j->g, at->y), cdl_block_x(&j->g, at->x)};
+            t->inside &= cdl_block_inside(&j->g, input[k].y, input[k].x);
             t->out[k] = ((at->b * out->blocks * out->h + at->y) * out->w + at->x) * CDL_B;
-            if (++at->x == out->w) {
-                at->x = 0;
-                if (++at->y == out->h) at->y = 0, at->b++;
-            }
-        } else {
-            for (int64_t i = 0; i < j->taps; i++) t->in[i][k] = t->in[i][k - 1];
+            next_spot(j, at);
+        } else input[k] = input[k - 1];
+    }
+    for (int k = 0; k < PIXELS; k++) {
+        const float *image = j->in + input[k].b * j->in_b;
+        if (t->inside) t->base[k] = image + (input[k].y * j->in_y + input[k].x * j->in_x);
+        else cdl_block_taps(&j->g, input[k].y, input[k].x, j->in_y, j->in_x, image, &t->in[0][k], PIXELS);
+    }
+}
+
+typedef vf sums[PIXELS][BLOCKS * CDL_VB];
+
+/* Input i of each pixel by a row of weights of N blocks. */
+CDL_INLINE void weigh(sums acc, const float *const *x, int64_t i, const float *w, int64_t w_o, const int N) {
+    UNROLL
+    for (int u = 0; u < N * CDL_VB; u += PAIR) {
+        vf y[PAIR];
+        CDL_FORGET;
+        UNROLL
+        for (int v = u; v < CDL_MIN(u + PAIR, N * CDL_VB); v++)
+            y[v - u] = v_load(w + v / CDL_VB * w_o + v % CDL_VB * CDL_LANES);
+        UNROLL
+        for (int k = 0; k < PIXELS; k++) {
+            const vf s = v_set1(x[k][i]);
+            UNROLL
+            for (int v = u; v < CDL_MIN(u + PAIR, N * CDL_VB); v++) acc[k][v] = v_fma(s, y[v - u], acc[k][v]);
         }
+    }
+}
+
+/* A plain image, all inside: each step reads at one distance from the first taps. */
+CDL_INLINE void weigh_plain(const job *j, const tile *t, sums acc, const float *w, const int N) {
+    const float *x[PIXELS];
+    UNROLL
+    for (int k = 0; k < PIXELS; k++) x[k] = t->base[k];
+    const int64_t steps = j->taps * j->depth, w_o = j->w_o;
+    ROLLED
+    for (int64_t i = 0; i < steps; i++, w += CDL_B) weigh(acc, x, j->at[i], w, w_o, N);
+}
+
+/* A plain image at an edge. */
+CDL_INLINE void weigh_edge(const job *j, const tile *t, sums acc, const float *w, const int N) {
+    for (int64_t tap = 0; tap < j->taps; tap++)
+        for (int64_t i = 0; i < j->depth; i++, w += CDL_B) {
+            const float *x[PIXELS];
+            UNROLL
+            for (int k = 0; k < PIXELS; k++) x[k] = t->in[tap][k] ? t->in[tap][k] + i * j->in_i : zeros;
+            weigh(acc, x, 0, w, j->w_o, N);
+        }
+}
+
+/* One block of a blocked image. */
+CDL_INLINE void weigh_block(const job *j, const tile *t, sums acc, int64_t block, const float *w, const int N) {
+    const int64_t w_o = j->w_o, depth = j->depth, shift = block * j->in_c;
+    for (int64_t tap = 0; tap < j->taps; tap++) {
+        const float *x[PIXELS];
+        const int64_t far = shift + j->at[tap];
+        UNROLL
+        for (int k = 0; k < PIXELS; k++) {
+            if (t->inside) x[k] = t->base[k] + far;
+            else x[k] = t->in[tap][k] ? t->in[tap][k] + shift : zeros;
+        }
+        ROLLED
+        for (int64_t i = 0; i < depth; i++, w += CDL_B) weigh(acc, x, i, w, w_o, N);
     }
 }
 
 /* N out blocks from `o` on, input blocks [c, end). */
-CDL_INLINE void micro(const job *j, const tile *t, int64_t o, int64_t c, int64_t end, float *sums,
-                      const int N, const bool plain) {
-    const int64_t w_o = j->w_o, depth = j->depth;
-    const float *w = j->w + o * w_o + c * j->taps * depth * CDL_B;
-    vf acc[PIXELS][BLOCKS * CDL_VB];
+CDL_INLINE void micro(const job *j, const tile *t, int64_t o, int64_t c, int64_t end, float *to, const int N,
+                      const bool plain) {
+    const float *w = j->w + o * j->w_o + c * j->taps * j->depth * CDL_B;
+    sums acc;
     UNROLL
     for (int k = 0; k < PIXELS; k++)
         UNROLL
         for (int v = 0; v < N * CDL_VB; v++) acc[k][v] = v_zero();
-    for (int64_t block = c; block < end; block++) {
-        for (int64_t tap = 0; tap < j->taps; tap++) {
-            const float *x[PIXELS];
-            int64_t by[PIXELS];
-            UNROLL
-            for (int k = 0; k < PIXELS; k++) {
-                const float *at = t->in[tap][k];
-                x[k] = at ? at + block * j->in_c : zeros;
-                by[k] = at ? j->in_i : 0;
-            }
-            ROLLED
-            for (int64_t i = 0; i < depth; i++, w += CDL_B) {
-                UNROLL
-                for (int u = 0; u < N * CDL_VB; u += PAIR) {
-                    vf y[PAIR];
-                    CDL_FORGET;
-                    UNROLL
-                    for (int v = u; v < CDL_MIN(u + PAIR, N * CDL_VB); v++)
-                        y[v - u] = v_load(w + v / CDL_VB * w_o + v % CDL_VB * CDL_LANES);
-                    UNROLL
-                    for (int k = 0; k < PIXELS; k++) {
-                        const vf s = v_set1(x[k][plain ? i * by[k] : i]);
-                        UNROLL
-                        for (int v = u; v < CDL_MIN(u + PAIR, N * CDL_VB); v++) acc[k][v] = v_fma(s, y[v - u], acc[k][v]);
-                    }
-                }
-            }
-        }
-    }
+    if (!plain)
+        for (int64_t block = c; block < end; block++, w += j->taps * j->depth * CDL_B) weigh_block(j, t, acc, block, w, N);
+    else if (t->inside) weigh_plain(j, t, acc, w, N);
+    else weigh_edge(j, t, acc, w, N);
     UNROLL
     for (int k = 0; k < PIXELS; k++)
         UNROLL
-        for (int v = 0; v < N * CDL_VB; v++) v_store(sums + (k * BLOCKS * CDL_VB + v) * CDL_LANES, acc[k][v]);
+        for (int v = 0; v < N * CDL_VB; v++) v_store(to + (k * BLOCKS * CDL_VB + v) * CDL_LANES, acc[k][v]);
 }
 
 /* Sums of a chunk to where the results lie; the last chunk makes them whole. */
-static void finish(const job *j, const tile *t, const float *sums, int64_t o, int64_t n, bool first, bool last) {
+CDL_INLINE void finish_as(const job *j, const tile *t, const float *from, int64_t o, int64_t n, const bool first,
+                          const bool last, const bool add, const cdl_block_end *end) {
     const int64_t plane = j->g.out.h * j->g.out.w * CDL_B;
-    const float *bias = first && j->bias ? j->bias + o * CDL_B : NULL;
-    for (int k = 0; k < t->count; k++)
-        for (int64_t v = 0; v < n * CDL_B; v += CDL_LANES) {
-            const int64_t at = t->out[k] + (o + v / CDL_B) * plane + v % CDL_B;
-            vf sum = v_load(sums + k * BLOCKS * CDL_B + v);
+    for (int64_t v = 0; v < n * CDL_B; v += CDL_LANES) {
+        const vf bias = first && j->bias ? v_load(j->bias + o * CDL_B + v) : v_zero();
+        const int64_t block = (o + v / CDL_B) * plane + v % CDL_B;
+        for (int k = 0; k < t->count; k++) {
+            const int64_t at = t->out[k] + block;
+            vf sum = v_load(from + k * BLOCKS * CDL_B + v);
             if (!first) sum += v_load(j->out + at);
-            if (bias) sum += v_load(bias + v);
-            if (last && j->add) sum += v_load(j->add + at);
-            v_store(j->out + at, last ? cdl_block_finish(&j->end, sum) : sum);
+            else if (j->bias) sum += bias;
+            if (add) sum += v_load(j->add + at);
+            v_store(j->out + at, last ? cdl_block_finish(end, sum) : sum);
         }
+    }
+}
+
+static void finish(const job *j, const tile *t, const float *from, int64_t o, int64_t n, bool first, bool last) {
+    static const cdl_block_end plain = {0}, relu = {.relu = true};
+    const cdl_block_end *e = &j->end;
+    if (!first || !last) finish_as(j, t, from, o, n, first, last, last && j->add, e);
+    else if (j->add) finish_as(j, t, from, o, n, true, true, true, e);
+    else if (e->bounded) finish_as(j, t, from, o, n, true, true, false, &(const cdl_block_end){true, true, e->most});
+    else if (e->relu) finish_as(j, t, from, o, n, true, true, false, &relu);
+    else finish_as(j, t, from, o, n, true, true, false, &plain);
 }
 
 #define CASE(N)                                          \
     case N:                                              \
-        if (j->plain) micro(j, t, o, c, end, sums, N, true); \
-        else micro(j, t, o, c, end, sums, N, false);         \
+        if (j->plain) micro(j, t, o, c, end, whole, N, true); \
+        else micro(j, t, o, c, end, whole, N, false);         \
         break;
 
 static void run_tile(const job *j, const tile *t, int64_t o, int64_t n, int64_t c, int64_t end) {
-    float sums[PIXELS * BLOCKS * CDL_B];
+    float whole[PIXELS * BLOCKS * CDL_B];
     switch (n) {
         CASE(1)
 #if CDL_LANES == 16
@@ -135,7 +207,7 @@ static void run_tile(const job *j, const tile *t, int64_t o, int64_t n, int64_t 
         CASE(4)
 #endif
     }
-    finish(j, t, sums, o, n, c == 0, end == j->g.in.blocks);
+    finish(j, t, whole, o, n, c == 0, end == j->g.in.blocks);
 }
 
 static void run_task(const job *j, int64_t index) {
@@ -156,6 +228,13 @@ static void run_task(const job *j, int64_t index) {
 
 static void run_tasks(void *job_, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) run_task(job_, i);
+}
+
+static void measure(job *j) {
+    int64_t at[CDL_TAPS];
+    cdl_block_offsets(&j->g, j->in_y, j->in_x, at);
+    const int64_t each = j->plain ? j->depth : 1;
+    for (int64_t i = 0; i < j->taps * each; i++) j->at[i] = at[i / each] + i % each * j->in_i;
 }
 
 static void cut(job *j) {
@@ -213,6 +292,7 @@ CDL_KERNEL(conv_block) {
     if (s != CDL_OK || !(out->batch && out->blocks && out->h && out->w)) return s;
     if (!v[OUT].data || !v[IN].data || !v[W].data || !j.g.in.blocks) return CDL_EARGS;
     j.out = v[OUT].data, j.in = v[IN].data, j.w = v[W].data, j.bias = v[BIAS].data, j.add = v[ADD].data;
+    measure(&j);
     cut(&j);
     const int64_t grain = cdl_grain(j.part, j.group * CDL_B, j.taps * j.depth * j.g.in.blocks);
     cdl_parallel_for(j.parts * j.groups, grain, run_tasks, &j);

@@ -10,6 +10,7 @@ from .common import share_common
 from .dead import remove_dead
 from .epilogue import absorb_epilogues
 from .fold import fold_constants
+from .linear import absorb_activations, pack_weights
 from .norms import fold_norms
 from .outputs import separate_outputs
 from .padding import fold_padding
@@ -26,6 +27,8 @@ PASSES: tuple[Pass, ...] = (
     fold_padding,
     block_images,
     absorb_epilogues,
+    pack_weights,
+    absorb_activations,
     separate_outputs,
     remove_dead,
 )
