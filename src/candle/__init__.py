@@ -39,7 +39,7 @@ from .tensor import Tensor, Var
 
 if TYPE_CHECKING:
     from . import nn
-    from .compiler import compile, static
+    from .compiler import compile, load_plan, static
     from .weights import Weights, load_safetensors, save_safetensors
 
 __all__ = [
@@ -69,6 +69,7 @@ __all__ = [
     "compile",
     "detect_anomaly",
     "functional",
+    "load_plan",
     "load_safetensors",
     "manual_seed",
     "nn",
@@ -85,6 +86,7 @@ __all__ = [
 _LATER = {
     "Weights": "weights",
     "compile": "compiler",
+    "load_plan": "compiler",
     "load_safetensors": "weights",
     "nn": "nn",
     "save_safetensors": "weights",

@@ -74,6 +74,11 @@ class Tape:
             yield step
 
 
+def memory(address: int, nbytes: int) -> memoryview:
+    """Bytes at an address that the caller keeps alive."""
+    return memoryview(ffi.buffer(ffi.cast("char *", address), nbytes))
+
+
 def run(step: RawStep) -> int:
     """Runs a recorded step; its status."""
     layouts = [Layout.of(_DTYPES[v.dtype], v.shape, v.strides) for v in step.views]

@@ -7,5 +7,6 @@ from __future__ import annotations
 
 from .compiled import Compiled, compile
 from .marking import static
+from .stored import Stored, load_plan
 
-__all__ = ["Compiled", "compile", "static"]
+__all__ = ["Compiled", "Stored", "compile", "load_plan", "static"]

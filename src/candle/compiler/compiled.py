@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .. import tracing
 from .._native import plans, status_error
-from ..errors import ShapeError, TraceError
-from ..shape import Shape
-from ..storage import Storage, View, new_view
-from ..tensor import Tensor
+from ..errors import TraceError
+from ..storage import Storage, View
 from . import tree
 from .dynamic import Dynamic, merged
-from .graph import Buffer, Graph, Kind, Ref, Renewal
+from .graph import Buffer, Graph, Kind, Renewal
 from .lower import Lowering
 from .memory import Arena, arrange
 from .passes import PASSES
-from .size import value_at
+from .running import WHAT, End, Runner
+from .stored import save_plan
 from .trace import Trace, trace
 
 
@@ -49,68 +48,50 @@ def compile(
     return Compiled(fn, Trace(graph, form, one.result), sizes)
 
 
-class Compiled:
+class Compiled(Runner):
     """A callable that runs a plan; `graph` and `arena` say what it consists of.
 
     One call at a time: others wait. Results are new, row-major tensors without a history.
     """
 
     def __init__(self, fn: Callable[..., Any], traced: Trace, dynamic: Dynamic) -> None:
-        self.fn, self.dynamic = fn, dynamic
-        self.form, self.result = traced.form, traced.result
+        self.fn = fn
         self.graph = optimised(traced.graph)
         self.arena: Arena = arrange(self.graph)
         lowering = Lowering(self.graph, self.arena, list(dynamic.symbols.values()))
-        self.plan = lowering.whole()
         self._seen = [(s, s.changed) for b in self.graph.buffers() for s in _constants_of(b)]
-        self._bind(lowering.buffers)
-
-    def _bind(self, buffers: list[Buffer]) -> None:
-        self.bound = plans.Bound(self.plan)
-        self._now: tuple[int, ...] | None = None
-        self._lock = threading.Lock()
-        self._memory = Storage(self.arena.nbytes) if self.arena.nbytes else None
-        numbers = {b: k for k, b in enumerate(buffers)}
-        for buffer, k in numbers.items():
-            if buffer.kind is Kind.TEMP and self._memory is not None:
-                offset = self.arena.offsets.get(buffer, 0)
-                self.bound.place(k, self._memory.address + offset)
-            elif buffer.kind in (Kind.CONSTANT, Kind.STATE):
-                self.bound.place(k, buffer.address)
-        self._inputs = [(numbers[r.buffer], r) for r in self.graph.inputs]
-        self._given = [k for k, _ in self._inputs]
-        self._given += [numbers[r.ref.buffer] for r in self.graph.renewals]
-        self._outputs = [(numbers[r.buffer], r) for r in self.graph.outputs]
+        numbers = {b: k for k, b in enumerate(lowering.buffers)}
+        arena = {numbers[b]: self.arena.offsets.get(b, 0) for b in numbers if b.kind is Kind.TEMP}
+        fixed = {k: b.address for b, k in numbers.items() if b.kind in (Kind.CONSTANT, Kind.STATE)}
+        inputs, outputs = (
+            [End(numbers[r.buffer], r.dtype, r.shape) for r in refs]
+            for refs in (self.graph.inputs, self.graph.outputs)
+        )
+        self._renewed = [numbers[r.ref.buffer] for r in self.graph.renewals]
+        forms = traced.form, traced.result
+        super().__init__(lowering.whole(), forms, (inputs, outputs), dynamic, arena, fixed)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """The function's result. Raises ShapeError for arguments that are not as the examples."""
         if tracing.current:
             return self.fn(*args, **options)
-        tensors: list[Tensor] = []
         values = self.dynamic.values(args, options)
-        form = tree.flatten(self.dynamic.hidden(args, options), tensors)
-        if len(tensors) != len(self._inputs) or not tree.same(form, self.form):
-            raise ShapeError("compiled function", self.form, form, "compile it for these too")
+        tensors = self.tensors(args, options)
         for storage, changed in self._seen:
             if storage.changed != changed:
                 hint = "compile it again after changing them"
-                raise TraceError("compiled function", "weights as they were", "changed ones", hint)
-        pairs = zip(tensors, self._inputs, strict=True)
-        given = [_fitting(x, ref, values) for x, (_, ref) in pairs]
-        given += [_renewed(renewal) for renewal in self.graph.renewals]
-        made = [new_view(ref.dtype, _sizes(ref, values)) for _, ref in self._outputs]
-        with self._lock:
-            if values != self._now:
-                self.bound.bind(values)
-                self._now = values
-            for view, k in zip(given, self._given, strict=True):
-                self.bound.place(k, view.address)
-            for view, (k, _) in zip(made, self._outputs, strict=True):
-                self.bound.place(k, view.address)
-            status, failed = self.bound.run()
-        if status:
-            raise self._refusal(status, failed)
-        return tree.build(self.result, [Tensor.of_view(v) for v in made])
+                raise TraceError(WHAT, "weights as they were", "changed ones", hint)
+        pairs = zip(self._renewed, self.graph.renewals, strict=True)
+        more = [(number, _renewed(renewal)) for number, renewal in pairs]
+        return self.run(tensors, values, more, self._refusal)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the plan with its constants as one file, for `candle.load_plan`.
+
+        Raises TraceError for what a file cannot hold: a training step, or arguments other than
+        tensors and plain values.
+        """
+        save_plan(self, path)
 
     def _refusal(self, status: int, failed: int) -> Exception:
         node = self.graph.nodes[failed]
@@ -126,18 +107,6 @@ def _constants_of(buffer: Buffer) -> list[Storage]:
 def _renewed(renewal: Renewal) -> View:
     first, renewal.first = renewal.first, None
     return renewal.make() if first is None else first
-
-
-def _sizes(ref: Ref, values: Sequence[int]) -> Shape:
-    return tuple([value_at(n, values) for n in ref.shape]) if values else ref.shape
-
-
-def _fitting(x: Tensor, ref: Ref, values: Sequence[int]) -> View:
-    shape = _sizes(ref, values)
-    if x.shape != shape or x.dtype is not ref.dtype:
-        wanted, got = f"{ref.dtype}{list(shape)}", f"{x.dtype}{list(x.shape)}"
-        raise ShapeError("compiled function", wanted, got, "compile it for these sizes too")
-    return x.detach().contiguous().data
 
 
 def optimised(graph: Graph) -> Graph:

@@ -49,6 +49,13 @@ class Dynamic:
                 wanted = "a tensor or a whole number, not within a list"
                 raise OptionError("dynamic", wanted, type(example).__name__)
 
+    @classmethod
+    def of(cls, places: Mapping[Place, str], symbols: Mapping[str, Symbol]) -> Dynamic:
+        """What another one had."""
+        made = cls({}, (), {})
+        made.places, made.symbols = dict(places), dict(symbols)
+        return made
+
     def _add(self, place: Place, given: Any, size: int) -> None:
         if isinstance(given, str):
             given = self.symbols.get(given, Symbol(given, min(1, size), size))

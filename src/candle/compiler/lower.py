@@ -148,3 +148,20 @@ def _table(entries: list[Any]) -> Table:
     table = Table()
     table.entries = entries
     return table
+
+
+class PlanTables:
+    """What a reader needs of a plan that C has checked: its buffers, symbols, and steps' names."""
+
+    def __init__(self, plan: memoryview | bytes) -> None:
+        _, _, at, _, _, *counts = _HEADER.unpack_from(plan)
+        entries = (_OP, _SYMBOL, _BUFFER, _LAYOUT, _VIEW, _PARAMS, _STEP)
+        found: list[list[tuple[Any, ...]]] = []
+        for entry, count in zip(entries, counts, strict=False):
+            found.append([entry.unpack_from(plan, at + k * entry.size) for k in range(count)])
+            at += -(-count * entry.size // 8) * 8
+        ops, symbols, buffers, *_, steps = found
+        self.symbols = [(least, most) for least, most, _, _ in symbols]
+        self.buffers = [(kind, nbytes, offset) for kind, _, nbytes, offset in buffers]
+        names = [name.split(b"\0")[0].decode() for (name,) in ops]
+        self.names = [names[step[0]] for step in steps]
