@@ -31,7 +31,7 @@ class LeNet(nn.Module):
 
 
 def main() -> None:
-    given = training.options(__doc__ or "", lr=0.003)
+    given = training.options(__doc__ or "", lr=0.005)
     manual_seed(given.seed)
     model = LeNet(nn.VarBuilder())
     training.run(model, lambda rate: AdamW(model.parameters(), rate), given)

@@ -18,7 +18,7 @@ def options(about: str, lr: float) -> argparse.Namespace:
     """The command line of a training example."""
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--data", default="synthetic", help="a folder, fashion-mnist or synthetic")
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--epochs", type=int, help="default: 3, or 10 for less than 20,000 images")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--lr", type=float, default=lr, help="at its peak")
     parser.add_argument("--seed", type=int, default=1)
@@ -120,10 +120,11 @@ def run(
     The learning rate rises for a twentieth of the steps, then falls to 0.
     """
     data, tests = load(given.data)
+    epochs = (3 if len(data) >= 20_000 else 10) if given.epochs is None else given.epochs
     print(model)
-    steps = given.epochs * (len(data) // given.batch)
+    steps = epochs * (len(data) // given.batch)
     rate = cosine(given.lr, steps, warmup=steps // 20)
-    losses = train(model, optimizer(rate), data, given.epochs, given.batch, given.seed)
+    losses = train(model, optimizer(rate), data, epochs, given.batch, given.seed)
     share = accuracy(model, tests)
     print(f"accuracy {share:.2%} of {len(tests):,} images")
     if given.plot:

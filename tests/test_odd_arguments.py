@@ -484,6 +484,11 @@ PLAIN: dict[str, Case] = {
         testing.gradcheck, Tensor.sin, X.to_dtype("f64"), order=1, epsilon=1e-5, tolerance=1e-3
     ),
     "assert_close": Case(testing.assert_close, X, X, rtol=1e-5, atol=1e-5),
+    "compile": Case(lambda fn, of: candle.compile(fn, X, dynamic=of), Tensor.relu, {}),
+    "compile of": Case(lambda of: candle.compile(Tensor.relu, X, dynamic={0: of}), {}),
+    "compile along": Case(lambda n: candle.compile(Tensor.relu, X, dynamic={0: {0: n}}), "n"),
+    "compiled": Case(candle.compile(Tensor.relu, X), X),
+    "static": Case(candle.static, 1),
 }
 
 
@@ -494,6 +499,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Case]:
     kept, csv = folder / "kept.safetensors", folder / "rows.csv"
     candle.save_safetensors(kept, {"weight": X})
     csv.write_text("a,b\n1,x\n")
+    plan = candle.compile(Tensor.relu, X)
+    plan.save(folder / "kept.plan")
     for k in range(10):
         (folder / f"{k}.json").write_text(json.dumps({"data": [0.5] * 784 * 2}))
     weights, fresh, layer = Weights.open(kept), folder / "new.safetensors", nn.Linear(X)
@@ -505,6 +512,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Case]:
             lambda k, v: candle.save_safetensors(fresh, {"a": X}, named(k, v)), "k", "v"
         ),
         "load_safetensors": Case(candle.load_safetensors, kept),
+        "Compiled.save": Case(plan.save, folder / "relu.plan"),
+        "load_plan": Case(candle.load_plan, folder / "kept.plan"),
         "Weights": Case(lambda *a: list(Weights(*a)), weights.source, "a."),
         "Weights.open": Case(Weights.open, kept),
         "Weights.open_gguf": Case(Weights.open_gguf, folder / "none.gguf"),
@@ -564,8 +573,8 @@ WITHOUT = {
     *ALONE,
     *("require_activation", "Module", "Schedule", "digits_json", "read_csv"),
     *(n for n in candle.__all__ if not callable(getattr(candle, n)) or n.endswith("Error")),
-    *("Activation", "DType", "Device", "Tensor", "Var", "Weights", "load_safetensors"),
-    *("compile", "detect_anomaly", "no_grad", "static", "save_safetensors", "threads"),
+    *("Activation", "DType", "Device", "Tensor", "Var", "Weights", "load_safetensors", "load_plan"),
+    *("detect_anomaly", "no_grad", "save_safetensors", "threads"),
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import tracing
 from .._native import plans, status_error
-from ..errors import TraceError
+from ..errors import OptionError, TraceError
 from ..storage import Storage, View
 from . import tree
 from .dynamic import Dynamic, merged
@@ -35,6 +35,11 @@ def compile(
     Of the examples only the sizes count, but for what `static` marks. Raises TraceError where `fn`
     asks for a tensor's values, draws random numbers, or keeps a tensor it made.
     """
+    if not callable(fn):
+        raise OptionError("compile", "a function", type(fn).__name__)
+    if not isinstance(dynamic, Mapping | None):
+        wanted = "sizes by argument, such as {0: {0: 'batch'}}"
+        raise OptionError("compile dynamic", wanted, type(dynamic).__name__)
     sizes = Dynamic(dynamic or {}, example_inputs, options)
     names, points = sizes.names, sizes.points()
     at = [sizes.at(example_inputs, options, dict(zip(names, p, strict=True))) for p in points]
