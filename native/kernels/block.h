@@ -23,11 +23,14 @@ typedef struct cdl_block_window {
     int64_t taps[2], stride[2], padding[2], dilation[2];
 } cdl_block_window;
 
-/* Whether a view is row-major and f32 of this rank. */
+/* Whether a view is f32 of this rank, and row-major or without elements. */
 CDL_INLINE bool cdl_block_plain(const cdl_view *v, int32_t rank) {
     const cdl_layout *l = v->layout;
     if (l->dtype != CDL_F32 || l->rank != rank) return false;
     int64_t step = 1;
+    bool empty = false, small = true;
+    for (int32_t i = 0; i < rank; i++) empty |= l->shape[i] == 0, small &= l->shape[i] <= 1 << 15;
+    if (empty) return small; /* so that no product of its sizes overflows */
     for (int32_t i = rank; i-- > 0;)
         if ((l->shape[i] != 1 && l->strides[i] != step) || !cdl_mul_ok(step, l->shape[i], &step)) return false;
     return true;
