@@ -15,6 +15,8 @@ from running import LINES, Program, write_lines
 
 # a run in a shell's background has it ignored, and would hand that down
 signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP"):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it, and children inherit that
 
 
 @pytest.fixture
