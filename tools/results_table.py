@@ -37,6 +37,19 @@ def embed_lines() -> list[str]:
     return lines
 
 
+def compile_lines() -> list[str]:
+    """Compiled nets, two threads, and what memory they take."""
+    lines = []
+    for r in rows("compile"):
+        if r["threads"] == 2 and "onnxruntime_ms" in r and r["batch"] == 1:
+            value = f"onnxruntime f32: {r['onnxruntime_ms']:.3g} ms"
+            lines.append(f"| {r['net']}, compiled | {r['candle_ms']:.3g} ms | {value} |")
+        elif r["threads"] == 2 and "torch_peak_mb" in r and r["batch"] == 1:
+            value = f"PyTorch eager: {r['torch_peak_mb']:.0f} MB"
+            lines.append(f"| {r['net']} of the process | {r['candle_peak_mb']:.0f} MB | {value} |")
+    return lines
+
+
 def llm_lines() -> list[str]:
     """Decoding and prompts, two threads."""
     lines = []
@@ -79,7 +92,8 @@ def start_lines() -> list[str]:
 def table() -> str:
     """The whole section between the marks."""
     head = ["| what | candle | beside |", "|---|---|---|"]
-    return "\n".join([*head, *embed_lines(), *llm_lines(), *quality_lines(), *start_lines()])
+    parts = (embed_lines, compile_lines, llm_lines, quality_lines, start_lines)
+    return "\n".join([*head, *(line for part in parts for line in part())])
 
 
 def main() -> int:
