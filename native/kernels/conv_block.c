@@ -257,9 +257,10 @@ static cdl_status set_input(job *j, const cdl_view *x, int64_t depth) {
     cdl_block_image *in = &j->g.in;
     if (x->layout->rank == 5) {
         const cdl_status status = cdl_block_image_of(x, in);
+        if (status != CDL_OK) return status;
         j->depth = in->blocks == 1 ? CDL_MIN(CDL_MAX(depth, 1), CDL_B) : CDL_B, j->in_x = CDL_B, j->in_i = 1;
         j->in_y = in->w * CDL_B, j->in_c = in->h * j->in_y, j->in_b = in->blocks * j->in_c;
-        return status;
+        return CDL_OK;
     }
     if (x->layout->dtype != CDL_F32) return CDL_EDTYPE;
     if (!cdl_block_plain(x, 4) || s[1] < 1 || s[1] > CDL_B) return CDL_ESHAPE;

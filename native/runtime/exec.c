@@ -80,10 +80,8 @@ static cdl_status patch(cdl_plan *plan, char *tables, const int64_t *symbols, cd
     return cdl_plan_steps(plan, info);
 }
 
-CDL_API int32_t cdl_plan_bind(const void *bytes, void *memory, const int64_t *symbols, void *about) {
+static cdl_status fill(const void *bytes, void *memory, const int64_t *symbols, cdl_plan_info *info) {
     cdl_plan_tables *t = memory;
-    cdl_plan_info *info = about;
-    info->rule = NULL;
     cdl_status status = cdl_plan_sections(&t->plan, bytes, ((const cdl_plan_header *)bytes)->bytes, info);
     if (status != CDL_OK) return status;
     const cdl_plan_header *h = t->plan.header;
@@ -94,6 +92,14 @@ CDL_API int32_t cdl_plan_bind(const void *bytes, void *memory, const int64_t *sy
         if (!fits) return cdl_plan_broken(info, "a size is within the bounds of its symbol", i);
     }
     return h->patches ? patch(&t->plan, memory, symbols, info) : CDL_OK;
+}
+
+CDL_API int32_t cdl_plan_bind(const void *bytes, void *memory, const int64_t *symbols, void *about) {
+    cdl_plan_info *info = about;
+    info->rule = NULL;
+    const cdl_status status = fill(bytes, memory, symbols, info);
+    if (status != CDL_OK) ((cdl_plan_tables *)memory)->plan.header = NULL; /* refused tables do not run */
+    return status;
 }
 
 CDL_API int32_t cdl_plan_run(const void *bytes, void *memory, void *const *buffers, int32_t *failed) {

@@ -87,11 +87,13 @@ static cdl_status check_patches(const cdl_plan *plan, cdl_plan_info *info) {
     const cdl_plan_header *h = plan->header;
     const uint32_t entries[CDL_TARGETS] = {h->layouts, h->layouts, h->views, h->params};
     const uint32_t fields[CDL_TARGETS] = {8, 8, 1, 8};
+    uint64_t terms = 0; /* no term is of two patches: binding takes time in proportion to the plan */
     for (uint32_t i = 0; i < h->patches; i++) {
         const cdl_plan_patch *p = &plan->patches[i];
         REQUIRE(p->target < CDL_TARGETS && p->index < entries[p->target] && p->field < fields[p->target] && !p->zero,
                 "a patch changes something there is", i);
         REQUIRE((uint64_t)p->term + p->terms <= h->terms, "a patch has the terms it names", i);
+        REQUIRE((terms += p->terms) <= h->terms, "patches have no more terms than there are", i);
     }
     for (uint32_t i = 0; i < h->terms; i++)
         for (uint32_t s = 0; s < CDL_PLAN_SYMBOLS; s++)
@@ -131,7 +133,7 @@ cdl_status cdl_plan_entries(const cdl_plan *plan, cdl_plan_info *info) {
 /* Block rows lie without gaps, in whole blocks. */
 static bool blocks_ok(const cdl_layout *l) {
     const int64_t block = cdl_dtype_block(l->dtype);
-    if (block == 1) return true;
+    if (block == 1 && l->dtype != CDL_F32X16) return true;
     if (l->rank < 1 || l->shape[l->rank - 1] % block || (l->dtype == CDL_F32X16 && l->rank != 2)) return false;
     int64_t stride = 1;
     for (int32_t a = l->rank - 1; a >= 0; a--) {
@@ -148,13 +150,16 @@ static bool extent(const cdl_plan_view *v, const cdl_layout *l, int64_t *first, 
     for (int32_t a = 0; a < l->rank; a++)
         if (l->shape[a] == 0) return true;
     for (int32_t a = 0; a < l->rank; a++) {
-        const int64_t rows = a == 0 && l->dtype == CDL_F32X16 ? (l->shape[0] + 15) / 16 * 16 : l->shape[a];
-        if (rows == 1) continue;
-        if (!cdl_mul_ok(rows - 1, l->strides[a], &reach)) return false;
+        if (l->shape[a] == 1) continue;
+        if (!cdl_mul_ok(l->shape[a] - 1, l->strides[a], &reach)) return false;
         if (!(reach < 0 ? cdl_add_ok(low, reach, &low) : cdl_add_ok(high, reach, &high))) return false;
     }
     const int64_t block = cdl_dtype_block(l->dtype), size = cdl_dtype_size(l->dtype);
-    if (block > 1 && l->dtype != CDL_F32X16) high = (high + 1) / block - 1;
+    if (block > 1) high = (high + 1) / block - 1;
+    if (l->dtype == CDL_F32X16) { /* whole panels, whatever its strides */
+        if (!cdl_add_ok(l->shape[0], 15, &reach) || !cdl_mul_ok(reach / 16 * 16, l->shape[1], &high)) return false;
+        high--;
+    }
     return cdl_mul_ok(low, size, &low) && cdl_add_ok(v->offset, low, first) && cdl_add_ok(high, 1, &high) &&
            cdl_mul_ok(high, size, &high) && cdl_add_ok(v->offset, high, end);
 }

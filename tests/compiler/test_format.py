@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import struct
 from pathlib import Path
 
+import pytest
+
 import candle
-from candle import Tensor
+from candle import FormatError, Tensor, nn
+from candle._native import plans
 from candle.compiler import compile, lower, stored
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/reference/plan-format.md"
@@ -44,3 +48,64 @@ def test_a_plan_read_by_the_page_has_the_steps_that_were_traced() -> None:
     assert tables.names == [n.op for n in compiled.graph.nodes]
     assert counts[2] == len(tables.buffers) == len(compiled.graph.buffers())
     assert candle.DType.F32.number == 0
+
+
+def places(plan: bytes) -> dict[str, tuple[int, int]]:
+    """Where each section begins, and how many entries it has."""
+    header = lower._HEADER.unpack_from(plan)
+    found, at = {}, lower._HEADER.size
+    for (name, entry), count in zip(ENTRIES.items(), header[5:], strict=False):
+        found[name] = at, count
+        at += -(-count * entry.size // 8) * 8
+    return found
+
+
+def varying() -> bytes:
+    layer = nn.Linear.new(24, 10)
+    x = Tensor.ones((6, 24))
+    return bytes(compile(lambda x: layer(x) * 2.0, x, dynamic={0: {0: "n"}}).plan)
+
+
+def test_packed_weights_lie_in_whole_panels_within_their_buffer() -> None:
+    """Strides that pass a small buffer: the kernel reads ceil(n / 16) * 16 * k floats."""
+    layer = nn.Linear.new(24, 10)
+    plan = bytearray(compile(layer, Tensor.ones((6, 24))).plan)
+    plans.Bound(bytes(plan))
+    where = places(bytes(plan))
+    at, count = where["layouts"]
+    steps = [at + k * lower._LAYOUT.size for k in range(count)]
+    (packed,) = (k for k in steps if struct.unpack_from("<i", plan, k)[0] == 32)
+    at, count = where["buffers"]
+    sizes = [at + k * lower._BUFFER.size + 8 for k in range(count)]
+    (room,) = (k for k in sizes if struct.unpack_from("<Q", plan, k)[0] == 16 * 24 * 4)
+    smaller = bytearray(plan)
+    struct.pack_into("<Q", smaller, room, 1024)
+    with pytest.raises(FormatError, match="within its buffer"):
+        plans.Bound(bytes(smaller))
+    struct.pack_into("<2q", smaller, packed + 8 + 64, 1, 1)
+    with pytest.raises(FormatError, match="layout"):
+        plans.Bound(bytes(smaller))
+
+
+def test_tables_that_were_refused_do_not_run() -> None:
+    bound = plans.Bound(varying())
+    memory = [Tensor.zeros((4096,)) for _ in range(bound.buffers)]
+    for number, room in enumerate(memory):
+        bound.place(number, room.data.address)
+    bound.bind((3,))
+    assert bound.run()[0] == 0
+    with pytest.raises(FormatError, match="bounds"):
+        bound.bind((7,))
+    assert bound.run()[0] != 0
+
+
+def test_patches_do_not_share_terms() -> None:
+    """Else the time to fill the tables grows with the square of the plan."""
+    plan = bytearray(varying())
+    where = places(bytes(plan))
+    (at, count), (_, terms) = where["patches"], where["terms"]
+    assert count > 1 and terms >= count
+    for k in range(count):
+        struct.pack_into("<2I", plan, at + k * lower._PATCH.size + 12, 0, terms)
+    with pytest.raises(FormatError, match="no more terms"):
+        plans.Bound(bytes(plan))

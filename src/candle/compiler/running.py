@@ -87,6 +87,7 @@ class Runner:
         made = [(end.buffer, self.room(end, values)) for end in self.outputs]
         with self._lock:
             if values != self._now:
+                self._now = None  # where these are refused, the tables are of no values
                 self.bound.bind(values)
                 self._now = values
             for number, view in (*given, *more, *made):
