@@ -9,8 +9,6 @@
 #include "../simd/math.h"
 #include "unroll.h"
 
-#define CDL_FORGET __asm__ volatile("" ::: "memory") /* what was broadcast before: registers are few */
-
 enum { CDL_B = 16, CDL_VB = CDL_B / CDL_LANES, CDL_TAPS = 64 }; /* a block, its vectors; the most taps */
 
 typedef struct cdl_block_image {

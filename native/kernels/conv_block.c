@@ -1,21 +1,13 @@
 /* conv_block.c: the operation `conv_block`, convolution of blocked images (block.h).
  *
- * A tile is PIXELS outputs, anywhere in the batch, by up to BLOCKS blocks of channels in registers: each
+ * A tile is CDL_ROWS outputs, anywhere in the batch, by up to CDL_COLS blocks of channels in registers: each
  * step multiplies one channel of each pixel by a row of weights. The order of summation is blocks, taps,
  * channels, cut into chunks that are added in order: it depends on sizes only, not on tiles or threads.
  */
-#include "block.h"
+#include "block_tile.h"
 
 enum { OUT, IN, W, BIAS, ADD };
 enum { CHUNK = 1152, PART = 126 }; /* products of a chunk; pixels of a task, about */
-#if CDL_LANES == 16
-enum { PIXELS = 7, BLOCKS = 4, PAIR = 2 };
-#elif CDL_LANES == 1
-enum { PIXELS = 1, BLOCKS = 1, PAIR = 16 };
-#else
-enum { PIXELS = 6, BLOCKS = 1, PAIR = CDL_VB };
-#endif
-
 static const float zeros[CDL_B];
 
 typedef struct job {
@@ -33,8 +25,8 @@ typedef struct job {
 /* Pixels of a tile: where their first taps read, if all taps lie inside, or where each does; and where the
  * results lie. */
 typedef struct tile {
-    const float *base[PIXELS], *in[CDL_TAPS][PIXELS]; /* NULL outside */
-    int64_t out[PIXELS];
+    const float *base[CDL_ROWS], *in[CDL_TAPS][CDL_ROWS]; /* NULL outside */
+    int64_t out[CDL_ROWS];
     int count;
     bool inside;
 } tile;
@@ -50,18 +42,18 @@ CDL_INLINE void next_spot(const job *j, spot *at) {
     if (++at->y == j->g.out.h) at->y = 0, at->b++;
 }
 
-/* The next PIXELS pixels, where they lie in one row and all inside: steps are even. */
+/* The next CDL_ROWS pixels, where they lie in one row and all inside: steps are even. */
 CDL_INLINE bool place_in_row(const job *j, spot *at, tile *t) {
     const cdl_block_image *out = &j->g.out;
     const int64_t y = cdl_block_y(&j->g, at->y), x = cdl_block_x(&j->g, at->x), step = j->g.stride[1] * j->in_x;
-    if (at->x + PIXELS > out->w || !cdl_block_inside(&j->g, y, x) ||
-        !cdl_block_inside(&j->g, y, x + (PIXELS - 1) * j->g.stride[1]))
+    if (at->x + CDL_ROWS > out->w || !cdl_block_inside(&j->g, y, x) ||
+        !cdl_block_inside(&j->g, y, x + (CDL_ROWS - 1) * j->g.stride[1]))
         return false;
     const float *first = j->in + (at->b * j->in_b + y * j->in_y + x * j->in_x);
     const int64_t to = ((at->b * out->blocks * out->h + at->y) * out->w + at->x) * CDL_B;
-    for (int k = 0; k < PIXELS; k++) t->base[k] = first + k * step, t->out[k] = to + k * CDL_B;
-    t->count = PIXELS, t->inside = true;
-    at->x += PIXELS - 1;
+    for (int k = 0; k < CDL_ROWS; k++) t->base[k] = first + k * step, t->out[k] = to + k * CDL_B;
+    t->count = CDL_ROWS, t->inside = true;
+    at->x += CDL_ROWS - 1;
     next_spot(j, at);
     return true;
 }
@@ -69,10 +61,10 @@ CDL_INLINE bool place_in_row(const job *j, spot *at, tile *t) {
 /* The next `count` pixels from `at` on; of a short tile the last one stands for the missing. */
 static void place(const job *j, spot *at, int count, tile *t) {
     const cdl_block_image *out = &j->g.out;
-    spot input[PIXELS];
-    if (count == PIXELS && place_in_row(j, at, t)) return;
+    spot input[CDL_ROWS];
+    if (count == CDL_ROWS && place_in_row(j, at, t)) return;
     t->count = count, t->inside = true;
-    for (int k = 0; k < PIXELS; k++) {
+    for (int k = 0; k < CDL_ROWS; k++) {
         if (k < count) {
             input[k] = (spot){at->b, cdl_block_y(&j->g, at->y), cdl_block_x(&j->g, at->x)};
             t->inside &= cdl_block_inside(&j->g, input[k].y, input[k].x);
@@ -80,67 +72,47 @@ static void place(const job *j, spot *at, int count, tile *t) {
             next_spot(j, at);
         } else input[k] = input[k - 1];
     }
-    for (int k = 0; k < PIXELS; k++) {
+    for (int k = 0; k < CDL_ROWS; k++) {
         const float *image = j->in + input[k].b * j->in_b;
         if (t->inside) t->base[k] = image + (input[k].y * j->in_y + input[k].x * j->in_x);
-        else cdl_block_taps(&j->g, input[k].y, input[k].x, j->in_y, j->in_x, image, &t->in[0][k], PIXELS);
-    }
-}
-
-typedef vf sums[PIXELS][BLOCKS * CDL_VB];
-
-/* Input i of each pixel by a row of weights of N blocks. */
-CDL_INLINE void weigh(sums acc, const float *const *x, int64_t i, const float *w, int64_t w_o, const int N) {
-    UNROLL
-    for (int u = 0; u < N * CDL_VB; u += PAIR) {
-        vf y[PAIR];
-        CDL_FORGET;
-        UNROLL
-        for (int v = u; v < CDL_MIN(u + PAIR, N * CDL_VB); v++)
-            y[v - u] = v_load(w + v / CDL_VB * w_o + v % CDL_VB * CDL_LANES);
-        UNROLL
-        for (int k = 0; k < PIXELS; k++) {
-            const vf s = v_set1(x[k][i]);
-            UNROLL
-            for (int v = u; v < CDL_MIN(u + PAIR, N * CDL_VB); v++) acc[k][v] = v_fma(s, y[v - u], acc[k][v]);
-        }
+        else cdl_block_taps(&j->g, input[k].y, input[k].x, j->in_y, j->in_x, image, &t->in[0][k], CDL_ROWS);
     }
 }
 
 /* A plain image, all inside: each step reads at one distance from the first taps. */
-CDL_INLINE void weigh_plain(const job *j, const tile *t, sums acc, const float *w, const int N) {
-    const float *x[PIXELS];
+CDL_INLINE void weigh_plain(const job *j, const tile *t, cdl_block_sums acc, const float *w, const int N) {
+    const float *x[CDL_ROWS];
     UNROLL
-    for (int k = 0; k < PIXELS; k++) x[k] = t->base[k];
+    for (int k = 0; k < CDL_ROWS; k++) x[k] = t->base[k];
     const int64_t steps = j->taps * j->depth, w_o = j->w_o;
     ROLLED
-    for (int64_t i = 0; i < steps; i++, w += CDL_B) weigh(acc, x, j->at[i], w, w_o, N);
+    for (int64_t i = 0; i < steps; i++, w += CDL_B) cdl_block_weigh(acc, x, j->at[i], w, w_o, N);
 }
 
 /* A plain image at an edge. */
-CDL_INLINE void weigh_edge(const job *j, const tile *t, sums acc, const float *w, const int N) {
+CDL_INLINE void weigh_edge(const job *j, const tile *t, cdl_block_sums acc, const float *w, const int N) {
     for (int64_t tap = 0; tap < j->taps; tap++)
         for (int64_t i = 0; i < j->depth; i++, w += CDL_B) {
-            const float *x[PIXELS];
+            const float *x[CDL_ROWS];
             UNROLL
-            for (int k = 0; k < PIXELS; k++) x[k] = t->in[tap][k] ? t->in[tap][k] + i * j->in_i : zeros;
-            weigh(acc, x, 0, w, j->w_o, N);
+            for (int k = 0; k < CDL_ROWS; k++) x[k] = t->in[tap][k] ? t->in[tap][k] + i * j->in_i : zeros;
+            cdl_block_weigh(acc, x, 0, w, j->w_o, N);
         }
 }
 
 /* One block of a blocked image. */
-CDL_INLINE void weigh_block(const job *j, const tile *t, sums acc, int64_t block, const float *w, const int N) {
+CDL_INLINE void weigh_block(const job *j, const tile *t, cdl_block_sums acc, int64_t block, const float *w, const int N) {
     const int64_t w_o = j->w_o, depth = j->depth, shift = block * j->in_c;
     for (int64_t tap = 0; tap < j->taps; tap++) {
-        const float *x[PIXELS];
+        const float *x[CDL_ROWS];
         const int64_t far = shift + j->at[tap];
         UNROLL
-        for (int k = 0; k < PIXELS; k++) {
+        for (int k = 0; k < CDL_ROWS; k++) {
             if (t->inside) x[k] = t->base[k] + far;
             else x[k] = t->in[tap][k] ? t->in[tap][k] + shift : zeros;
         }
         ROLLED
-        for (int64_t i = 0; i < depth; i++, w += CDL_B) weigh(acc, x, i, w, w_o, N);
+        for (int64_t i = 0; i < depth; i++, w += CDL_B) cdl_block_weigh(acc, x, i, w, w_o, N);
     }
 }
 
@@ -148,19 +120,13 @@ CDL_INLINE void weigh_block(const job *j, const tile *t, sums acc, int64_t block
 CDL_INLINE void micro(const job *j, const tile *t, int64_t o, int64_t c, int64_t end, float *to, const int N,
                       const bool plain) {
     const float *w = j->w + o * j->w_o + c * j->taps * j->depth * CDL_B;
-    sums acc;
-    UNROLL
-    for (int k = 0; k < PIXELS; k++)
-        UNROLL
-        for (int v = 0; v < N * CDL_VB; v++) acc[k][v] = v_zero();
+    cdl_block_sums acc;
+    cdl_block_clear(acc, N);
     if (!plain)
         for (int64_t block = c; block < end; block++, w += j->taps * j->depth * CDL_B) weigh_block(j, t, acc, block, w, N);
     else if (t->inside) weigh_plain(j, t, acc, w, N);
     else weigh_edge(j, t, acc, w, N);
-    UNROLL
-    for (int k = 0; k < PIXELS; k++)
-        UNROLL
-        for (int v = 0; v < N * CDL_VB; v++) v_store(to + (k * BLOCKS * CDL_VB + v) * CDL_LANES, acc[k][v]);
+    cdl_block_store(acc, to, N);
 }
 
 /* Sums of a chunk to where the results lie; the last chunk makes them whole. */
@@ -172,7 +138,7 @@ CDL_INLINE void finish_as(const job *j, const tile *t, const float *from, int64_
         const int64_t block = (o + v / CDL_B) * plane + v % CDL_B;
         for (int k = 0; k < t->count; k++) {
             const int64_t at = t->out[k] + block;
-            vf sum = v_load(from + k * BLOCKS * CDL_B + v);
+            vf sum = v_load(from + k * CDL_COLS * CDL_B + v);
             if (!first) sum += v_load(j->out + at);
             else if (j->bias) sum += bias;
             if (add) sum += v_load(j->add + at);
@@ -191,22 +157,12 @@ static void finish(const job *j, const tile *t, const float *from, int64_t o, in
     else finish_as(j, t, from, o, n, true, true, false, &plain);
 }
 
-#define CASE(N)                                          \
-    case N:                                              \
-        if (j->plain) micro(j, t, o, c, end, whole, N, true); \
-        else micro(j, t, o, c, end, whole, N, false);         \
-        break;
-
 static void run_tile(const job *j, const tile *t, int64_t o, int64_t n, int64_t c, int64_t end) {
-    float whole[PIXELS * BLOCKS * CDL_B];
-    switch (n) {
-        CASE(1)
-#if CDL_LANES == 16
-        CASE(2)
-        CASE(3)
-        CASE(4)
-#endif
-    }
+    float whole[CDL_ROWS * CDL_COLS * CDL_B];
+#define PLAIN(N) micro(j, t, o, c, end, whole, N, true)
+#define BLOCKED(N) micro(j, t, o, c, end, whole, N, false)
+    if (j->plain) CDL_BLOCK_CASES(n, PLAIN);
+    else CDL_BLOCK_CASES(n, BLOCKED);
     finish(j, t, whole, o, n, c == 0, end == j->g.in.blocks);
 }
 
@@ -218,9 +174,9 @@ static void run_task(const job *j, int64_t index) {
     const int64_t row = begin / j->g.out.w;
     for (int64_t c = 0; c < j->g.in.blocks; c += j->chunk) {
         spot spot = {row / j->g.out.h, row % j->g.out.h, begin % j->g.out.w};
-        for (int64_t at = begin; at < end; at += PIXELS) {
+        for (int64_t at = begin; at < end; at += CDL_ROWS) {
             tile t;
-            place(j, &spot, (int)CDL_MIN(PIXELS, end - at), &t);
+            place(j, &spot, (int)CDL_MIN(CDL_ROWS, end - at), &t);
             run_tile(j, &t, o, n, c, CDL_MIN(c + j->chunk, j->g.in.blocks));
         }
     }
@@ -240,11 +196,11 @@ static void measure(job *j) {
 static void cut(job *j) {
     const cdl_block_image *out = &j->g.out;
     j->pixels = out->batch * out->h * out->w;
-    j->groups = cdl_ceil_div(out->blocks, BLOCKS);
+    j->groups = cdl_ceil_div(out->blocks, CDL_COLS);
     j->group = cdl_ceil_div(out->blocks, j->groups);
     j->groups = cdl_ceil_div(out->blocks, j->group);
     j->parts = CDL_MAX(cdl_ceil_div(j->pixels, PART), (int64_t)1);
-    j->part = cdl_ceil_div(cdl_ceil_div(j->pixels, j->parts), PIXELS) * PIXELS;
+    j->part = cdl_ceil_div(cdl_ceil_div(j->pixels, j->parts), CDL_ROWS) * CDL_ROWS;
     j->parts = cdl_ceil_div(j->pixels, j->part);
     j->chunk = CDL_MAX(CHUNK / (j->taps * j->depth), (int64_t)1);
     const int64_t weights = out->blocks * j->w_o, image = j->pixels * j->g.in.blocks * CDL_B;

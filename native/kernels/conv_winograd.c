@@ -6,11 +6,10 @@
  * what takes 36, and results differ from direct sums in the last bits. Tiles begin at the image's
  * corner: no result depends on other images, on the cut into tasks or on threads.
  */
-#include "block.h"
+#include "block_tile.h"
 
 enum { OUT, IN, W, BIAS, ADD };
-enum { POINTS = 16, GROUP = CDL_LANES == 16 ? 4 : 1, MOST_BYTES = 512 << 10 };
-enum { ROWS = CDL_LANES == 16 ? 7 : CDL_LANES == 1 ? 1 : 6, PAIR = CDL_LANES == 16 ? 2 : CDL_VB };
+enum { POINTS = 16, MOST_BYTES = 512 << 10 };
 
 typedef struct job {
     cdl_block_window g;
@@ -65,61 +64,31 @@ static void spread(const job *j, int64_t first, int64_t count, float *to, int64_
 }
 
 /* out[row][16 N] = sum over i of x[row][i] * w[block][i][16] */
-CDL_INLINE void micro(const float *x, int64_t x_row, const float *w, int64_t k, float *out, int64_t out_row,
-                      const int N) {
-    vf acc[ROWS][GROUP * CDL_VB];
-    const int64_t w_o = k * CDL_B;
+CDL_INLINE void micro(const float *from, int64_t from_row, const float *w, int64_t k, float *out, const int N) {
+    const float *x[CDL_ROWS];
     UNROLL
-    for (int r = 0; r < ROWS; r++)
-        UNROLL
-        for (int v = 0; v < N * CDL_VB; v++) acc[r][v] = v_zero();
+    for (int r = 0; r < CDL_ROWS; r++) x[r] = from + r * from_row;
+    cdl_block_sums acc;
+    cdl_block_clear(acc, N);
     ROLLED
-    for (int64_t i = 0; i < k; i++, w += CDL_B, x++) {
-        UNROLL
-        for (int u = 0; u < N * CDL_VB; u += PAIR) {
-            vf y[PAIR];
-            CDL_FORGET;
-            UNROLL
-            for (int v = u; v < CDL_MIN(u + PAIR, N * CDL_VB); v++)
-                y[v - u] = v_load(w + v / CDL_VB * w_o + v % CDL_VB * CDL_LANES);
-            UNROLL
-            for (int r = 0; r < ROWS; r++) {
-                const vf s = v_set1(x[r * x_row]);
-                UNROLL
-                for (int v = u; v < CDL_MIN(u + PAIR, N * CDL_VB); v++) acc[r][v] = v_fma(s, y[v - u], acc[r][v]);
-            }
-        }
-    }
-    UNROLL
-    for (int r = 0; r < ROWS; r++)
-        UNROLL
-        for (int v = 0; v < N * CDL_VB; v++) v_store(out + r * out_row + v * CDL_LANES, acc[r][v]);
+    for (int64_t i = 0; i < k; i++) cdl_block_weigh(acc, x, i, w + i * CDL_B, k * CDL_B, N);
+    cdl_block_store(acc, out, N);
 }
-
-#define CASE(N)                                              \
-    case N:                                                  \
-        micro(x, x_row, w, k, out, GROUP * CDL_B, N);        \
-        break;
 
 static void multiply(const float *x, int64_t x_row, const float *w, int64_t k, float *out, int64_t rows, int64_t n) {
-    for (int64_t r = 0; r < rows; r += ROWS, x += ROWS * x_row, out += ROWS * GROUP * CDL_B) switch (n) {
-            CASE(1)
-#if CDL_LANES == 16
-            CASE(2)
-            CASE(3)
-            CASE(4)
-#endif
-        }
+#define MICRO(N) micro(x, x_row, w, k, out, N)
+    for (int64_t r = 0; r < rows; r += CDL_ROWS, x += CDL_ROWS * x_row, out += CDL_ROWS * CDL_COLS * CDL_B)
+        CDL_BLOCK_CASES(n, MICRO);
 }
 
-/* Sums of tiles, [point][tile][16 GROUP], as the outputs of blocks [o, o + n). */
+/* Sums of tiles, [point][tile][16 CDL_COLS], as the outputs of blocks [o, o + n). */
 static void gather(const job *j, const float *sums, int64_t step, int64_t first, int64_t count, int64_t o, int64_t n) {
     const cdl_block_image *out = &j->g.out;
     const int64_t one = j->down * j->across, plane = out->h * out->w * CDL_B;
     for (int64_t t = 0; t < count; t++) {
         const int64_t tile = first + t, b = tile / one, y = tile % one / j->across * 2, x = tile % j->across * 2;
         for (int64_t c = 0; c < n * CDL_B; c += CDL_LANES) {
-            const float *from = sums + t * GROUP * CDL_B + c;
+            const float *from = sums + t * CDL_COLS * CDL_B + c;
             const int64_t block = o + c / CDL_B;
             vf m[2][4];
             UNROLL
@@ -143,8 +112,8 @@ static void gather(const job *j, const float *sums, int64_t step, int64_t first,
 static cdl_status run_task(void *job_, int64_t index) {
     job *j = job_;
     const int64_t first = index / j->shares * j->part, count = CDL_MIN(j->part, j->tiles - first);
-    const int64_t rows = cdl_ceil_div(j->part, ROWS) * ROWS;
-    const int64_t x_step = rows * j->channels + CDL_B, y_step = rows * GROUP * CDL_B + CDL_B; /* off a power of two */
+    const int64_t rows = cdl_ceil_div(j->part, CDL_ROWS) * CDL_ROWS;
+    const int64_t x_step = rows * j->channels + CDL_B, y_step = rows * CDL_COLS * CDL_B + CDL_B; /* off a power of two */
     float *x = cdl_scratch(0, (uint64_t)(POINTS * x_step) * sizeof(float));
     float *y = cdl_scratch(1, (uint64_t)(POINTS * y_step) * sizeof(float));
     if (!x || !y) return CDL_ENOMEM;
@@ -153,7 +122,7 @@ static cdl_status run_task(void *job_, int64_t index) {
         memset(x + p * x_step + count * j->channels, 0, (size_t)((rows - count) * j->channels) * sizeof(float));
     const int64_t begin = index % j->shares * j->share, end = CDL_MIN(begin + j->share, j->groups);
     for (int64_t group = begin; group < end; group++) {
-        const int64_t o = group * GROUP, n = CDL_MIN(GROUP, j->g.out.blocks - o);
+        const int64_t o = group * CDL_COLS, n = CDL_MIN(CDL_COLS, j->g.out.blocks - o);
         for (int64_t p = 0; p < POINTS; p++) {
             const float *w = j->w + (p * j->g.out.blocks + o) * j->channels * CDL_B;
             multiply(x + p * x_step, j->channels, w, j->channels, y + p * y_step, count, n);
@@ -171,11 +140,11 @@ static void run_tasks(void *job_, int64_t begin, int64_t end) {
 /* Tiles of a task fit the second cache; where they are few, tasks share them. */
 static void cut(job *j) {
     const int64_t one = POINTS * j->channels * (int64_t)sizeof(float), enough = 8;
-    const int64_t most = CDL_MAX(CDL_MIN(MOST_BYTES / one, (int64_t)8 * ROWS), (int64_t)4 * ROWS);
+    const int64_t most = CDL_MAX(CDL_MIN(MOST_BYTES / one, (int64_t)8 * CDL_ROWS), (int64_t)4 * CDL_ROWS);
     j->parts = cdl_ceil_div(j->tiles, most);
-    j->part = cdl_ceil_div(cdl_ceil_div(j->tiles, j->parts), ROWS) * ROWS;
+    j->part = cdl_ceil_div(cdl_ceil_div(j->tiles, j->parts), CDL_ROWS) * CDL_ROWS;
     j->parts = cdl_ceil_div(j->tiles, j->part);
-    j->groups = cdl_ceil_div(j->g.out.blocks, GROUP);
+    j->groups = cdl_ceil_div(j->g.out.blocks, CDL_COLS);
     j->share = cdl_ceil_div(j->groups, cdl_ceil_div(enough, j->parts));
     j->shares = cdl_ceil_div(j->groups, j->share);
 }
@@ -206,6 +175,6 @@ CDL_KERNEL(conv_winograd) {
     j.down = cdl_ceil_div(out->h, 2), j.across = cdl_ceil_div(out->w, 2);
     j.tiles = out->batch * j.down * j.across;
     cut(&j);
-    cdl_parallel_for(j.parts * j.shares, cdl_grain(j.part * POINTS, j.channels, j.share * GROUP * CDL_B), run_tasks, &j);
+    cdl_parallel_for(j.parts * j.shares, cdl_grain(j.part * POINTS, j.channels, j.share * CDL_COLS * CDL_B), run_tasks, &j);
     return j.status;
 }
