@@ -2,23 +2,26 @@
 
 A value stays blocked from one convolution to the next; a step that knows only plain images gets a
 copy. The channels that fill up the last block are zeros, and every step taken over here keeps them
-finite, so that their zero weights in the next convolution silence them.
+so: whatever the values, they add nothing to the next convolution.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from ...dtype import DType
 from ...shape import row_major
 from ...tensor import Tensor
 from ..graph import Buffer, Graph, Kind, Node, Ref
-from .values import as_tensor, constant
+from .values import as_tensor, constant, single_number
 from .winograd import pays, transformed
 
 BLOCK = 16
 _MOST_TAPS = 64
-_ALIKE = ("relu", "sigmoid", "silu", "tanh", "gelu", "add", "sub", "mul", "minimum", "maximum")
+_ZERO_AT_ZERO = ("relu", "silu", "tanh", "gelu")
+_ZERO_OF_ZEROS = ("add", "sub", "mul", "minimum", "maximum")
+_ALIKE = (*_ZERO_AT_ZERO, *_ZERO_OF_ZEROS, "sigmoid")
 _REDUCED = ("mean", "sum", "max", "min")
 _NONE = (0,) * 8
 
@@ -90,10 +93,12 @@ class _Blocking:
     def _pool(self, node: Node, out: Ref) -> bool:
         x, values = node.ins
         kernel, stride, padding, dilation = (node.ints[k : k + 2] for k in range(0, 8, 2))
-        reach = all(2 * p <= k for p, k in zip(padding, kernel, strict=True))
-        if x is None or x != values or x.buffer not in self.blocked or not reach:
+        if x is None or x != values or x.buffer not in self.blocked or not x.covers():
             return False
-        if not x.covers() or kernel[0] * kernel[1] > _MOST_TAPS:
+        reach = all(2 * p <= k for p, k in zip(padding, kernel, strict=True))
+        if x.shape[1] % BLOCK and not (reach and dilation == (1, 1)):
+            return False  # a window outside of the image would make minus infinity of zeros
+        if kernel[0] * kernel[1] > _MOST_TAPS:
             return False
         ints = (*stride, *padding, *dilation, *kernel)
         self._node(node, "max_pool_block", out, (self.blocked[x.buffer],), ints)
@@ -101,7 +106,7 @@ class _Blocking:
 
     def _alike(self, node: Node, out: Ref) -> bool:
         """An elementwise step: on images of the same shape, and on single numbers."""
-        ins = []
+        ins: list[Ref] = []
         for ref in node.ins:
             if ref is None or ref.dtype is not DType.F32:
                 return False
@@ -111,7 +116,8 @@ class _Blocking:
                 ins.append(replace(ref, shape=_blocks_of(out), strides=(0,) * 5))
             else:
                 return False
-        if not any(r.buffer in (b.buffer for b in self.blocked.values()) for r in ins):
+        images = [any(ref.strides) for ref in ins]
+        if not any(images) or (out.shape[1] % BLOCK and not _keeps_zeros(node, images)):
             return False
         self._node(node, node.op, out, tuple(ins), node.ints)
         return True
@@ -161,6 +167,16 @@ class _Blocking:
         if out is not None:
             for inside, outside in _halves(self.blocked[ref.buffer], out):
                 self.nodes.append(Node("copy", (outside,), (inside,), label="Plain"))
+
+
+def _keeps_zeros(node: Node, images: list[bool]) -> bool:
+    """Whether an elementwise step makes zeros of zeros, whatever the single numbers beside them."""
+    if all(images):
+        return node.op in (*_ZERO_AT_ZERO, *_ZERO_OF_ZEROS)
+    number = single_number(node.ins[images.index(False)])
+    if number is None or not math.isfinite(number):
+        return False
+    return node.op == "mul" or (node.op == "minimum" and number >= 0.0)
 
 
 def _constant(ref: Ref | None) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ..graph import Buffer, Graph, Kind, Node, Ref
-from .values import as_tensor
+from ..graph import Graph, Node, Ref
+from .following import Followers
+from .values import single_number
 
 _TAKERS = ("conv_block", "conv_winograd", "conv_block_depth")
 _RELU, _BOUNDED = 1, 2  # of ints[6]
@@ -12,18 +13,19 @@ _END, _ADD = 6, 3
 
 def absorb_epilogues(graph: Graph) -> Graph:
     """Takes a sum with another image, relu and a bound on it into the convolution before them."""
-    readers, writers = graph.readers(), graph.writers()
+    followers = Followers(graph)
     instead: dict[Node, Node] = {}  # the convolution that stands where its last follower stood
     taken, gone = set[Node](), set[Node]()
+    position = {node: k for k, node in enumerate(graph.nodes)}
     for node in graph.nodes:
-        if node.op not in _TAKERS or not _steady(node, writers):
+        if node.op not in _TAKERS or not _steady(node, followers, position):
             continue
         last = node
-        while (after := _follower(node, readers, writers)) and after not in taken:
+        while (after := followers.of(node)) is not None and after not in taken:
             if not _absorb(node, after):
                 break
-            taken.add(after)
             node.outs = after.outs
+            taken.add(after)
             gone.update((last, after))
             last = after
         if last is not node:
@@ -33,40 +35,26 @@ def absorb_epilogues(graph: Graph) -> Graph:
     return graph
 
 
-def _steady(node: Node, writers: dict[Buffer, list[Node]]) -> bool:
-    """Whether what it reads is the same at any later step."""
+def _steady(node: Node, followers: Followers, position: dict[Node, int]) -> bool:
+    """Whether all that it reads was written before it: then it may as well stand later."""
     return all(
-        len(writers.get(r.buffer, ())) <= 2 and r.buffer.kind is not Kind.STATE
-        for r in node.reads()
+        position[writer] < position[node]
+        for ref in node.reads()
+        for writer in followers.writers.get(ref.buffer, ())
     )
-
-
-def _follower(
-    node: Node, readers: dict[Buffer, list[Node]], writers: dict[Buffer, list[Node]]
-) -> Node | None:
-    """The one step that reads all of the result, and writes an image like it."""
-    (out,) = node.outs
-    if out is None or out.buffer.kind is not Kind.TEMP:
-        return None
-    found = readers.get(out.buffer, [])
-    if len(found) != 1 or len(found[0].outs) != 1:
-        return None
-    made = found[0].outs[0]
-    if made is None or made.shape != out.shape or not made.covers():
-        return None
-    alone = len(writers[made.buffer]) == 1 and sum(r == out for r in found[0].ins) == 1
-    return found[0] if alone else None
 
 
 def _absorb(node: Node, after: Node) -> bool:
     out, end = node.outs[0], node.ints[_END]
+    if out is None or after.outs[0] is None or after.outs[0].shape != out.shape:
+        return False
     if after.op == "relu" and end == 0:
         node.ints = _ending(node, _RELU)
-    elif after.op == "minimum" and end == _RELU and (most := _number(after, out)) is not None:
+    elif after.op == "minimum" and end == _RELU and (most := _bound(after, out)) is not None:
         node.ints, node.floats = _ending(node, _BOUNDED), (most, 0.0)
     elif after.op == "add" and end == 0 and len(node.ins) > _ADD and not node.ins[_ADD]:
         other = _other(after, out)
-        if out is None or other is None or other.shape != out.shape or not other.covers():
+        if other is None or other.shape != out.shape or not other.covers():
             return False
         node.ins = (*node.ins[:_ADD], other)
     else:
@@ -84,12 +72,6 @@ def _other(after: Node, out: Ref | None) -> Ref | None:
     return right if left == out else left
 
 
-def _number(after: Node, out: Ref | None) -> float | None:
-    """The single number beside the result, where it is known."""
-    if after.ins[0] != out:
-        return None
-    other = after.ins[1]
-    if other is None or other.buffer.kind is not Kind.CONSTANT or any(other.strides):
-        return None
-    one = Ref(other.buffer, other.offset, other.dtype, (), ())
-    return float(as_tensor(one).to_scalar())
+def _bound(after: Node, out: Ref) -> float | None:
+    """The number that bounds a result from above, where it is known."""
+    return single_number(after.ins[1]) if after.ins[0] == out else None

@@ -9,7 +9,8 @@ from __future__ import annotations
 from ...autograd import no_grad
 from ...dtype import DType
 from ...tensor import Tensor
-from ..graph import Buffer, Graph, Kind, Node, Ref
+from ..graph import Graph, Kind, Node, Ref
+from .following import Followers
 from .values import as_tensor, constant
 
 _BY = ("mul", "div", "add", "sub")
@@ -18,11 +19,10 @@ _OUT, _WEIGHT, _BIAS = 0, 1, 2  # of conv2d: outs[0]; ins[1], ins[2]
 
 def fold_norms(graph: Graph) -> Graph:
     """Folds elementwise steps with a constant a channel into the conv2d before them."""
-    readers, writers = graph.readers(), graph.writers()
-    kept, gone = graph.kept(), set[Node]()
+    followers, gone = Followers(graph), set[Node]()
     for node in graph.nodes:
-        while (after := _follower(node, readers, writers, kept)) is not None:
-            factor = _by_channel(node, after)
+        while _foldable(node) and (after := followers.of(node)) is not None:
+            factor = _by_channel(node, after) if after.op in _BY else None
             if factor is None:
                 break
             _absorb(node, after.op, factor)
@@ -32,35 +32,20 @@ def fold_norms(graph: Graph) -> Graph:
     return graph
 
 
-def _follower(
-    node: Node,
-    readers: dict[Buffer, list[Node]],
-    writers: dict[Buffer, list[Node]],
-    kept: set[Buffer],
-) -> Node | None:
-    """The one elementwise step that reads a convolution's result, all of it."""
+def _foldable(node: Node) -> bool:
+    """Whether it is a convolution in f32 by constants."""
     out = node.outs[_OUT]
-    if node.op != "conv2d" or out is None or out.dtype is not DType.F32 or out.buffer in kept:
-        return None
-    if any(r is not None and r.buffer.kind is not Kind.CONSTANT for r in node.ins[_WEIGHT:]):
-        return None
-    found = readers.get(out.buffer, [])
-    if len(found) != 1 or len(writers[out.buffer]) != 1 or found[0].op not in _BY:
-        return None
-    after = found[0]
-    made = after.outs[0]
-    left, right = after.ins
-    if made is None or made.shape != out.shape or made.dtype is not out.dtype:
-        return None
-    if len(writers[made.buffer]) != 1 or left is None or right is None:
-        return None
-    return after if (left == out) != (right == out) else None
+    if node.op != "conv2d" or out is None or out.dtype is not DType.F32:
+        return False
+    return all(r is None or r.buffer.kind is Kind.CONSTANT for r in node.ins[_WEIGHT:])
 
 
 def _by_channel(node: Node, after: Node) -> Tensor | None:
     """The other operand as one number a channel, f32 [c]; None where it is anything else."""
     out, (left, right) = node.outs[_OUT], after.ins
-    if out is None or left is None or right is None:
+    if out is None or left is None or right is None or (left == out) == (right == out):
+        return None
+    if left.shape != right.shape:
         return None
     if after.op in ("div", "sub") and left != out:
         return None
