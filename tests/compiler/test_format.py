@@ -40,7 +40,7 @@ def test_sections_and_sizes_are_those_of_the_page() -> None:
 
 def test_a_plan_read_by_the_page_has_the_steps_that_were_traced() -> None:
     compiled = compile(lambda x: (x * 2.0).sum(1), Tensor.ones((3, 4)))
-    plan = bytes(compiled.plan)
+    plan = bytes(compiled.bound.plan)
     magic, version, header, size, arena, *counts = lower._HEADER.unpack_from(plan)
     assert (magic, version, header, size) == (b"CDLPLAN\0", 1, lower._HEADER.size, len(plan))
     assert arena == compiled.arena.nbytes
@@ -63,13 +63,13 @@ def places(plan: bytes) -> dict[str, tuple[int, int]]:
 def varying() -> bytes:
     layer = nn.Linear.new(24, 10)
     x = Tensor.ones((6, 24))
-    return bytes(compile(lambda x: layer(x) * 2.0, x, dynamic={0: {0: "n"}}).plan)
+    return bytes(compile(lambda x: layer(x) * 2.0, x, dynamic={0: {0: "n"}}).bound.plan)
 
 
 def test_packed_weights_lie_in_whole_panels_within_their_buffer() -> None:
     """Strides that pass a small buffer: the kernel reads ceil(n / 16) * 16 * k floats."""
     layer = nn.Linear.new(24, 10)
-    plan = bytearray(compile(layer, Tensor.ones((6, 24))).plan)
+    plan = bytearray(compile(layer, Tensor.ones((6, 24))).bound.plan)
     plans.Bound(bytes(plan))
     where = places(bytes(plan))
     at, count = where["layouts"]

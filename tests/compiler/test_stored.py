@@ -11,6 +11,7 @@ import pytest
 import candle
 from candle import CandleError, FormatError, ShapeError, Tensor, TraceError, functional, nn
 from candle.compiler import compile, load_plan
+from candle.compiler.stored import _HEAD
 from candle.optim import SGD
 
 W = candle.randn((16, 3, 3, 3), candle.Generator(1))
@@ -52,6 +53,24 @@ def test_sizes_may_vary_in_a_file_too(tmp_path: Path) -> None:
         assert bits(stored(x[:rows])) == bits(plain(x[:rows]))
     with pytest.raises(CandleError, match="rows"):
         stored(candle.randn((10, 16)))
+
+
+def test_sizes_that_grow_while_others_shrink_do_not_leave_their_memory(tmp_path: Path) -> None:
+    """A file may tell of 90 - 9 rows columns; memory is for the most rows."""
+    path = tmp_path / "rows.plan"
+    compile(lambda x: x * 2.0, Tensor.ones((9, 9)), dynamic={0: {0: "rows"}}).save(path)
+    good = path.read_bytes()
+    told, forged = b"[[[1, 1]], 9]", b"[[[1,1]],[[90,0],[-9,1]]]"
+    assert good.count(told) == 2
+    head = list(_HEAD.unpack_from(good))
+    facts = good[head[5] : head[5] + head[6]].replace(told, forged)
+    head[6] = len(facts)
+    path.write_bytes((_HEAD.pack(*head) + good[head[3] : head[5]] + facts).ljust(head[7], b"\0"))
+    path.write_bytes(path.read_bytes() + good[head[7] :])
+    stored = load_plan(path)
+    with pytest.raises(FormatError, match="at most"):
+        for rows in range(9, 0, -1):
+            stored(Tensor.ones((rows, 90 - 9 * rows)))
 
 
 def test_what_keeps_a_state_is_not_stored(tmp_path: Path) -> None:

@@ -74,7 +74,8 @@ class Compiled(Runner):
         )
         self._renewed = [numbers[r.ref.buffer] for r in self.graph.renewals]
         forms = traced.form, traced.result
-        super().__init__(lowering.whole(), forms, (inputs, outputs), dynamic, arena, fixed)
+        bound = plans.Bound(lowering.whole())
+        super().__init__(bound, forms, (inputs, outputs), dynamic, arena, fixed)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """The function's result. Raises ShapeError for arguments that are not as the examples."""

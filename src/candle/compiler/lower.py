@@ -165,3 +165,8 @@ class PlanTables:
         self.buffers = [(kind, nbytes, offset) for kind, _, nbytes, offset in buffers]
         names = [name.split(b"\0")[0].decode() for (name,) in ops]
         self.names = [names[step[0]] for step in steps]
+
+    def of_kind(self, kind: Kind) -> list[tuple[int, int, int]]:
+        """(number, bytes, offset) of the buffers of a kind."""
+        found = enumerate(self.buffers)
+        return [(k, nbytes, offset) for k, (is_, nbytes, offset) in found if is_ == kind.value]

@@ -42,17 +42,16 @@ class Runner:
 
     def __init__(
         self,
-        plan: bytes | memoryview,
+        bound: plans.Bound,
         forms: tuple[Any, Any],
         ends: tuple[list[End], list[End]],
         dynamic: Dynamic,
         arena: Mapping[int, int],
         fixed: Mapping[int, int],
     ) -> None:
-        self.plan, self.dynamic = plan, dynamic
+        self.bound, self.dynamic = bound, dynamic
         self.form, self.result = forms
         self.inputs, self.outputs = ends
-        self.bound = plans.Bound(plan)
         self._now: tuple[int, ...] | None = None
         self._lock = threading.Lock()
         self._tensors_alone = self.form == ((tree.LEAF,) * len(self.inputs), {})

@@ -42,7 +42,7 @@ def save_plan(compiled: Compiled, path: str | os.PathLike[str]) -> None:
     if compiled.graph.renewals or any(b.kind is Kind.STATE for b in buffers):
         raise TraceError("save", "a function of its arguments alone", "one that keeps a state")
     facts = json.dumps(_facts(compiled), ensure_ascii=False, allow_nan=False).encode()
-    plan = bytes(compiled.plan)
+    plan = bytes(compiled.bound.plan)
     constants = [b for b in buffers if b.kind is Kind.CONSTANT]
     at = _HEAD.size
     start = _rounded(at + _rounded(len(plan), 8) + len(facts), PAGE)
@@ -70,39 +70,23 @@ class Stored(Runner):
     """A function from a file, whose map lives as long as it does."""
 
     def __init__(self, file: MappedFile) -> None:
-        self.op = f"load {file.path}"
-        plan, facts, constants = _sections(file, self.op)
-        tables = PlanTables(plans.Bound(plan).plan)  # C has checked it
+        op = f"load {file.path}"
+        plan, facts, constants = _sections(file, op)
+        bound = plans.Bound(plan)
+        tables = PlanTables(plan)  # C has checked it
         try:
-            found = json.loads(bytes(facts))
-            self._read(found, tables)
+            forms_, ends, dynamic = _read(json.loads(bytes(facts)), tables)
         except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
-            raise FormatError(self.op, "facts that fit the plan", _short(error)) from error
+            raise FormatError(op, "facts that fit the plan", _short(error)) from error
         self._file, self._constants = file, Storage.of_buffer(constants)[0]
         fixed = {}
-        for number, (kind, nbytes, offset) in enumerate(tables.buffers):
-            if kind == Kind.CONSTANT.value:
-                if offset + nbytes > len(constants):
-                    raise FormatError(self.op, "constants within the file", number)
-                fixed[number] = self._constants.address + offset
-        arena = {k: b[2] for k, b in enumerate(tables.buffers) if b[0] == Kind.TEMP.value}
+        for number, nbytes, offset in tables.of_kind(Kind.CONSTANT):
+            if offset + nbytes > len(constants):
+                raise FormatError(op, "constants within the file", number)
+            fixed[number] = self._constants.address + offset
+        arena = {number: offset for number, _, offset in tables.of_kind(Kind.TEMP)}
         self.names = tables.names
-        super().__init__(plan, self._forms, self._ends, self._sizes, arena, fixed)
-
-    def _read(self, facts: dict[str, Any], tables: PlanTables) -> None:
-        symbols = {name: Symbol(name, least, most) for name, least, most in facts["symbols"]}
-        if [(s.least, s.most) for s in symbols.values()] != tables.symbols:
-            raise ValueError("symbols other than the plan's")
-        places = {(_key(key), axis): name for key, axis, name in facts["places"]}
-        if not set(places.values()) <= symbols.keys():
-            raise ValueError("places of unknown symbols")
-        self._sizes = Dynamic.of(places, symbols)
-        self._forms = forms.decoded(facts["form"]), forms.decoded(facts["result"])
-        most = tuple(s.most for s in symbols.values())
-        inputs, outputs = ([_end(e, most) for e in facts[k]] for k in ("inputs", "outputs"))
-        _check_ends(inputs, Kind.INPUT, self._forms[0], most, tables)
-        _check_ends(outputs, Kind.OUTPUT, self._forms[1], most, tables)
-        self._ends = inputs, outputs
+        super().__init__(bound, forms_, ends, dynamic, arena, fixed)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """The function's result. Raises ShapeError for arguments that are not as the examples."""
@@ -120,26 +104,46 @@ class Stored(Runner):
 
     def room(self, end: End, values: Sequence[int]) -> View:
         """Memory of the greatest sizes: what a plan from outside may touch does not shrink."""
-        most = [s.most for s in self.dynamic.symbols.values()]
-        whole, shape = new_view(end.dtype, end.sizes(most)), end.sizes(values)
+        if not values:
+            return super().room(end, values)
+        most, shape = [s.most for s in self.dynamic.symbols.values()], end.sizes(values)
+        whole = new_view(end.dtype, end.sizes(most))
+        if min(shape, default=0) < 0 or stored_bytes(end.dtype, shape) > whole.layout.nbytes:
+            wanted = f"sizes of at most {list(whole.layout.shape)}, as the file tells"
+            raise FormatError("stored plan", wanted, list(shape))
         return View(whole.storage, whole.offset, Layout.of(end.dtype, shape, row_major(shape)))
 
     def _refusal(self, status: int, failed: int) -> Exception:
         return status_error(plans.NAMES.index(self.names[failed]), status, [])
 
 
+def _read(
+    facts: dict[str, Any], tables: PlanTables
+) -> tuple[tuple[Any, Any], tuple[list[End], list[End]], Dynamic]:
+    """The forms, the ends and the sizes that vary. Raises ValueError and its like."""
+    symbols = {name: Symbol(name, least, most) for name, least, most in facts["symbols"]}
+    if [(s.least, s.most) for s in symbols.values()] != tables.symbols:
+        raise ValueError("symbols other than the plan's")
+    places = {(_key(key), axis): name for key, axis, name in facts["places"]}
+    if not set(places.values()) <= symbols.keys() or tables.of_kind(Kind.STATE):
+        raise ValueError("places of unknown symbols, or a state")
+    form, result = (forms.decoded(facts[k]) for k in ("form", "result"))
+    most = tuple(s.most for s in symbols.values())
+    inputs, outputs = ([_end(e, most) for e in facts[k]] for k in ("inputs", "outputs"))
+    _check_ends(inputs, form, most, tables.of_kind(Kind.INPUT))
+    _check_ends(outputs, result, most, tables.of_kind(Kind.OUTPUT))
+    return (form, result), (inputs, outputs), Dynamic.of(places, symbols)
+
+
 def _check_ends(
-    ends: list[End], kind: Kind, form: Any, most: tuple[int, ...], tables: PlanTables
+    ends: list[End], form: Any, most: tuple[int, ...], buffers: list[tuple[int, int, int]]
 ) -> None:
-    """Each buffer of a kind is one end, of its size, and a tensor of the form."""
-    wanted = [k for k, b in enumerate(tables.buffers) if b[0] == kind.value]
-    if sorted(e.buffer for e in ends) != wanted or forms.leaves(form) != len(ends):
-        raise ValueError(f"other {kind.name.lower()}s than the plan's")
-    for end in ends:
-        if stored_bytes(end.dtype, end.sizes(most)) != tables.buffers[end.buffer][1]:
-            raise ValueError(f"a size other than that of buffer {end.buffer}")
-    if any(b[0] == Kind.STATE.value for b in tables.buffers):
-        raise ValueError("a state")
+    """Each buffer is one end, of its size, and a tensor of the form."""
+    told = sorted((e.buffer, stored_bytes(e.dtype, e.sizes(most))) for e in ends)
+    if told != [(number, nbytes) for number, nbytes, _ in buffers]:
+        raise ValueError("inputs or outputs other than the plan's")
+    if forms.leaves(form) != len(ends):
+        raise ValueError("a form of other tensors")
 
 
 def _facts(compiled: Compiled) -> dict[str, Any]:
