@@ -37,24 +37,14 @@ def shape_of(net: str, batch: int) -> tuple[int, ...]:
 
 def our_net(net: str, weights: Path) -> Any:
     """Our model; its weights are saved where they are not yet."""
-    from candle import Tensor, manual_seed, nn
+    from candle import manual_seed, nn
     from candle import weights as files
     from candle.models.mobilenet import efficientnet_lite0
     from candle.models.resnet import ResNet
     from candle.nn import VarBuilder
 
-    class LeNet(nn.Module):
-        def __init__(self, vb: VarBuilder) -> None:
-            self.conv1 = nn.Conv2d.new(1, 6, 5, vb.pp("conv1"))
-            self.conv2 = nn.Conv2d.new(6, 16, 5, vb.pp("conv2"))
-            self.pool, self.fc1 = nn.MaxPool2d(2), nn.Linear.new(256, 120, vb.pp("fc1"))
-            self.fc2 = nn.Linear.new(120, 84, vb.pp("fc2"))
-            self.fc3 = nn.Linear.new(84, 10, vb.pp("fc3"))
-
-        def forward(self, x: Tensor) -> Tensor:
-            x = self.pool(self.conv1(x).relu())
-            x = self.pool(self.conv2(x).relu()).flatten_from(1)
-            return self.fc3(self.fc2(self.fc1(x).relu()).relu())
+    sys.path.insert(0, str(common.ROOT / "examples"))
+    from lenet import LeNet
 
     makers: dict[str, Callable[[VarBuilder], nn.Module]] = {
         "ResNet-18": lambda vb: ResNet.new(18, vb),

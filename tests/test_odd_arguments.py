@@ -579,7 +579,8 @@ WITHOUT = {
 
 
 @pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
+def as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)  # a path such as "x" is written to
     threads = candle.threads()
     yield
     candle.set_threads(threads)

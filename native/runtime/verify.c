@@ -211,10 +211,28 @@ static bool same_view(const cdl_plan *plan, const cdl_plan_view *a, const cdl_pl
     return left == right && same_layout(&plan->now_layouts[a->layout], &plan->now_layouts[b->layout]);
 }
 
-/* No axis repeats its elements: what an output needs, so that its threads do not meet. */
+static uint64_t size_of(int64_t stride) { return stride < 0 ? -(uint64_t)stride : (uint64_t)stride; }
+
+/* No element twice, so that threads that write do not meet: each axis steps over all that those of
+ * lesser strides reach, as in every window of a row-major array. */
 static bool distinct(const cdl_layout *l) {
-    for (int32_t a = 0; a < l->rank; a++)
-        if (l->shape[a] > 1 && l->strides[a] == 0) return false;
+    uint64_t reach = 0, last = 0; /* of the axes so far */
+    for (int32_t done = 0; done < l->rank; done++) {
+        int32_t next = -1;
+        for (int32_t a = 0; a < l->rank; a++) {
+            const uint64_t stride = size_of(l->strides[a]);
+            if (l->shape[a] > 1 && stride > last && (next < 0 || stride < size_of(l->strides[next]))) next = a;
+        }
+        if (next < 0) break;
+        last = size_of(l->strides[next]);
+        if (last <= reach) return false;
+        reach += (uint64_t)(l->shape[next] - 1) * last; /* within its buffer: no overflow */
+    }
+    for (int32_t a = 0; a < l->rank; a++) /* two axes of one stride, or one of none */
+        for (int32_t b = 0; b <= a; b++) {
+            const uint64_t stride = size_of(l->strides[a]), other = size_of(l->strides[b]);
+            if (l->shape[a] > 1 && l->shape[b] > 1 && (a == b ? stride == 0 : stride == other)) return false;
+        }
     return true;
 }
 

@@ -109,3 +109,21 @@ def test_patches_do_not_share_terms() -> None:
         struct.pack_into("<2I", plan, at + k * lower._PATCH.size + 12, 0, terms)
     with pytest.raises(FormatError, match="no more terms"):
         plans.Bound(bytes(plan))
+
+
+@pytest.mark.parametrize("strides", [(1, 1), (0, 1), (3, 1), (1, 2), (-1, 1), (2, 3)])
+def test_an_element_is_not_written_twice_by_a_step(strides: tuple[int, int]) -> None:
+    plan = bytearray(compile(lambda x: x.add(x), Tensor.ones((5, 4))).bound.plan)
+    at, count = places(bytes(plan))["layouts"]
+    assert count == 1
+    struct.pack_into("<2q", plan, at + 8 + 64, *strides)
+    with pytest.raises(FormatError, match=r"each element once|within its buffer"):
+        plans.Bound(bytes(plan))
+
+
+@pytest.mark.parametrize("strides", [(4, 1), (1, 5)])
+def test_each_element_once_in_any_order(strides: tuple[int, int]) -> None:
+    plan = bytearray(compile(lambda x: x.add(x), Tensor.ones((5, 4))).bound.plan)
+    at, _ = places(bytes(plan))["layouts"]
+    struct.pack_into("<2q", plan, at + 8 + 64, *strides)
+    plans.Bound(bytes(plan))

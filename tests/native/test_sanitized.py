@@ -6,13 +6,10 @@ Needs a cc with its sanitisers (zig has no runtime for them); skipped with a mes
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from test_targets import ROOT, build_tool
+from test_targets import ROOT, build_tool, run_suite
 
 SUITES = ["movement", "index", "rows", "matmul", "linear", "conv", "pool", "blocks"]
 
@@ -39,13 +36,5 @@ def stepper(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("suite", SUITES)
 def test_under_sanitizers(stepper: Path, suite: str) -> None:
     """The suite of that name, on the scalar and the widest kernels."""
-    environment = {**os.environ, "CANDLE_TEST_RUNNER": str(stepper)}
-    environment["ASAN_OPTIONS"] = "allocator_may_return_null=1:detect_leaks=0"
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", f"tests/native/test_{suite}.py"],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-3000:]
+    options = "allocator_may_return_null=1:detect_leaks=0"
+    run_suite(suite, str(stepper), ASAN_OPTIONS=options)

@@ -34,6 +34,18 @@ def build_tool() -> ModuleType:
     return module
 
 
+def run_suite(suite: str, stepper: str, **more: str) -> None:
+    """The suite of that name in a process of its own, its steps taken by this command."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", f"tests/native/test_{suite}.py"],
+        cwd=ROOT,
+        env={**os.environ, "CANDLE_TEST_RUNNER": stepper, **more},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-3000:]
+
+
 @pytest.fixture(scope="module")
 def stepper(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The command that runs native/tests/stepper.c for aarch64."""
@@ -55,12 +67,4 @@ def stepper(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize("suite", SUITES)
 def test_on_aarch64(stepper: str, suite: str) -> None:
     """The suite of that name, on the neon kernels."""
-    environment = {**os.environ, "CANDLE_TEST_RUNNER": stepper, "CANDLE_TEST_ISAS": "neon"}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", f"tests/native/test_{suite}.py"],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    run_suite(suite, stepper, CANDLE_TEST_ISAS="neon")
